@@ -238,7 +238,7 @@ class Sides:
         ]
         self.gradient = torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype)
         with torch.no_grad():
-            projected = self.attention.score.ask(self.inputs[0])
+            projected = self.attention.score.project_query(self.inputs[0])
             self.prepared = self.attention.prepare(*self.inputs[1:])
         self.leaves = [x.detach().requires_grad_() for x in (projected, self.prepared.keys, self.inputs[2])]
         vector = self.attention.score.vector

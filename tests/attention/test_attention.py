@@ -359,9 +359,9 @@ def test_prepared_keys_are_projected_once():
     calls = []
 
     class Counting(General):
-        def project(self, keys):
+        def project_keys(self, keys):
             calls.append(keys.shape)
-            return super().project(keys)
+            return super().project_keys(keys)
 
     attention, query, keys = Attention(Counting(5, 3)), torch.randn(2, 5), torch.randn(6, 3)
     prepared = attention.prepare(keys)

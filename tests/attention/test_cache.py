@@ -229,7 +229,7 @@ def test_a_reordered_beam_is_the_same(name):
     for _ in range(6):
         x = normal(4, 1, 8)
         start = plain.length.clone()
-        agree(heads.follow(x, lines, start=start), heads.follow(x, plain, start=start))
+        agree(heads.step(x, lines, start=start), heads.step(x, plain, start=start))
         rows = torch.randint(0, 4, (4,))
         before = lines.keys.clone()
         plain.select_(rows)
@@ -245,23 +245,23 @@ def test_taken_and_put_rows_have_their_own_past():
     for _ in range(3):
         x = normal(4, 1, 8)
         for cache in (plain, lines):
-            heads.follow(x, cache)
+            heads.step(x, cache)
             cache.select_(torch.tensor([1, 1, 3, 2]))
     chosen = torch.tensor([3, 1])
     few, some = plain.take(chosen), lines.take(chosen)
     x = normal(2, 1, 8)
-    agree(heads.follow(x, some), heads.follow(x, few))
+    agree(heads.step(x, some), heads.step(x, few))
     small = heads.cache(2, 2)  # room for fewer positions
-    heads.follow(normal(2, 1, 8), small)
+    heads.step(normal(2, 1, 8), small)
     for index in (torch.tensor([2, 3]), slice(0, 2)):
         plain.put_(index, small)
         lines.put_(index, small)
         x = normal(4, 1, 8)
-        agree(heads.follow(x, lines), heads.follow(x, plain))
+        agree(heads.step(x, lines), heads.step(x, plain))
     plain.put_(torch.tensor([0, 1]), few)
     lines.put_(torch.tensor([0, 1]), some)
     x = normal(4, 1, 8)
-    agree(heads.follow(x, lines), heads.follow(x, plain))
+    agree(heads.step(x, lines), heads.step(x, plain))
 
 
 def test_everybody_sees_the_line():
@@ -270,8 +270,8 @@ def test_everybody_sees_the_line():
     plain, lines = caches(heads, rows=3)
     for _ in range(2):
         x = normal(3, 1, 8)
-        heads.follow(x, plain)
-        heads.follow(x, lines)
+        heads.step(x, plain)
+        heads.step(x, lines)
         plain.select_(torch.tensor([1, 2, 2]))
         lines.select_(torch.tensor([1, 2, 2]))
     x = normal(3, 1, 8)

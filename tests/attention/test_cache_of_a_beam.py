@@ -21,7 +21,7 @@ def begun(heads, sentences, steps):
     """A cache of one row a sentence, some steps old."""
     cache = heads.cache(sentences, SIZE, dtype=torch.float64)
     for step in range(steps):
-        heads.follow(normal(sentences, 1, WIDTH), cache, start=step)
+        heads.step(normal(sentences, 1, WIDTH), cache, start=step)
     return cache
 
 
@@ -39,7 +39,7 @@ def test_forks_are_copies(rotary, rows, steps):
         for step in range(steps, SIZE):
             x = normal(sentences * rows, 1, WIDTH)
             start = torch.full((len(x),), step)
-            agree(heads.follow(x, beam, start=start), heads.follow(x, own, start=start))
+            agree(heads.step(x, beam, start=start), heads.step(x, own, start=start))
             assert torch.equal(beam.length, own.length)
             parents = torch.randint(rows, (sentences, rows)) + torch.arange(0, sentences * rows, rows)[:, None]
             beam.select_(parents.flatten())
@@ -49,7 +49,7 @@ def test_forks_are_copies(rotary, rows, steps):
                 index = (keep[:, None] * rows + torch.arange(rows)).flatten()
                 beam, own, sentences = beam.take(index), own.take(index), sentences - 1
         with pytest.raises(ShapeError, match="slots used"):
-            heads.follow(normal(sentences * rows, 1, WIDTH), beam)
+            heads.step(normal(sentences * rows, 1, WIDTH), beam)
 
 
 def test_when_rows_cannot_share():
@@ -74,4 +74,4 @@ def test_what_a_beam_refuses():
     with pytest.raises(ShapeError, match="expected one per row"):
         beam.extend(heads.prepare(normal(4, 2, WIDTH)))
     with pytest.raises(ArgumentError, match="the rows of a beam see their own past"):
-        heads.follow(normal(4, 1, WIDTH), beam, span=Alibi(2))
+        heads.step(normal(4, 1, WIDTH), beam, span=Alibi(2))

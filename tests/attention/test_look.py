@@ -54,7 +54,7 @@ def test_look_scores_are_the_scores(name):
     score = SCORES[name](6)
     query, keys, values = draw_inputs(score, leading(), 3, 6)
     look = attention_of(score).look(query, keys, values)
-    agree(look.scores, score.score(query, score.score.project(keys)), [query, keys])
+    agree(look.scores, score.score(query, score.score.project_keys(keys)), [query, keys])
 
 
 def test_look_entropy_is_that_of_the_weights():

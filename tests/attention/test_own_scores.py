@@ -32,10 +32,10 @@ class Distance(Score):
         self.query_size, self.key_size, self.hidden = query_size, key_size, hidden
         self.w, self.u = nn.Linear(query_size, hidden), nn.Linear(key_size, hidden)
 
-    def ask(self, query):
+    def project_query(self, query):
         return self.w(query)
 
-    def project(self, keys):
+    def project_keys(self, keys):
         return self.u(keys)
 
     def projected_size(self, key_size):
@@ -46,7 +46,7 @@ class Distance(Score):
 
 
 def test_a_score_by_the_recipe():
-    assert set(re.findall(r"`(\w+)`", recipe("score"))) == {"compare", "ask", "project"}
+    assert set(re.findall(r"`(\w+)`", recipe("score"))) == {"__all__", "compare", "project_query", "project_keys"}
     score = Distance(5, 3, 4)
     attention, query, keys, values = Attention(score), torch.randn(2, 6, 5), torch.randn(2, 9, 3), torch.randn(2, 9, 2)
     span = Lengths([9, 4])
@@ -119,13 +119,13 @@ class Negative:
 
 
 class Twice:
-    def ask(self, query):
-        return 2 * super().ask(query)
+    def project_query(self, query):
+        return 2 * super().project_query(query)
 
 
 class Shifted:
-    def project(self, keys):
-        return super().project(keys) + 0.3
+    def project_keys(self, keys):
+        return super().project_keys(keys) + 0.3
 
 
 class Half:
@@ -167,7 +167,7 @@ def changed(kind, change):
 
 def by_hand(kind, change, plain, query, keys):
     """The scores that the class says."""
-    asked, projected = plain.ask(query), plain.project(keys)
+    asked, projected = plain.project_query(query), plain.project_keys(keys)
     asked = 2 * asked if change is Twice else asked
     projected = projected + 0.3 if change is Shifted else projected
     if kind == "additive":
@@ -221,7 +221,7 @@ def test_a_method_put_into_one_score_is_computed():
 def test_a_subclass_with_its_own_vector():
     score = KINDS["additive"]((Turned,))
     query, keys = torch.randn(2, 3, 6), torch.randn(2, 4, 6)
-    expected = -(torch.tanh(score.ask(query)[:, :, None] + score.project(keys)[:, None]) @ score.v)
+    expected = -(torch.tanh(score.project_query(query)[:, :, None] + score.project_keys(keys)[:, None]) @ score.v)
     for name in ("dense", "chunked"):
         with use_backend(name):
             torch.testing.assert_close(Attention(score)(query, keys), expected.softmax(-1) @ keys)
@@ -358,3 +358,30 @@ def test_its_own_check_is_asked_in_heads_too():
         Attention(Even())(torch.randn(2, 5), torch.randn(3, 5))
     with pytest.raises(ShapeError, match="query: width 3 given, General expects 4"):
         Heads(6, heads=2, score=lambda width: General(4, 4))
+
+
+def test_a_score_may_use_the_names_of_before():
+    with pytest.warns(DeprecationWarning, match=r"Old\.(ask|project) is now called project_(query|keys)") as warned:
+
+        class Old(General):
+            def ask(self, query):
+                return 2 * super().ask(query)
+
+            def project(self, keys):
+                return super().project(keys) + 0.3
+
+    assert len(warned) == 2
+
+    class New(General):
+        def project_query(self, query):
+            return 2 * super().project_query(query)
+
+        def project_keys(self, keys):
+            return super().project_keys(keys) + 0.3
+
+    old, new = Old(5, 3), New(5, 3)
+    new.load_state_dict(old.state_dict())
+    query, keys = torch.randn(2, 4, 5), torch.randn(2, 6, 3)
+    assert torch.equal(old.ask(query), new.project_query(query))
+    assert torch.equal(Attention(old)(query, keys), Attention(new)(query, keys))
+    assert not torch.equal(Attention(old)(query, keys), Attention(General(5, 3))(query, keys))

@@ -82,7 +82,7 @@ def test_beside_packed_sequences_it_is_asked_too(name):
     torch.testing.assert_close(attention(x, x, span=packed & span), weights @ x)
     query, prepared = attention.check_inputs(x, x, None)
     call = attention.resolve_packed_call(query, prepared, packed, [span])
-    assert call.limits.incomplete, "kernels for packed sequences do not know it"
+    assert call.limits.needs_padding, "kernels for packed sequences do not know it"
     assert not backends.packed_natively(describe(call))
     known = fused_stack.STACK.rows[0].features
     assert not known.issuperset(fused_stack.describe_span(packed & span, windows=True)[1])

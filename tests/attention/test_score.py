@@ -27,7 +27,7 @@ def test_score_equals_the_formula(name, repeat):
     n, m = number(1, 4), number(1, 7)
     case = SCORES[name](m)
     query, keys, _ = draw_inputs(case, leading(), n, m)
-    actual = case.score(query, case.score.project(keys))
+    actual = case.score(query, case.score.project_keys(keys))
     agree(actual, scores_by_loop(query, keys, case.oracle), [query, keys, *case.score.parameters()])
 
 
@@ -46,7 +46,7 @@ def test_unscaled_scores_of_unit_normal_vectors_spread_as_the_root_of_the_width(
 
 def test_general_is_not_symmetric():
     score, one, other = scrambled(General(5, 5)), normal(1, 5), normal(1, 5)
-    there, back = (score(q, score.project(k)) for q, k in [(one, other), (other, one)])
+    there, back = (score(q, score.project_keys(k)) for q, k in [(one, other), (other, one)])
     agree(there, one @ score.weight @ other.mT)
     assert not torch.allclose(there, back)
 
@@ -60,22 +60,22 @@ def test_concat_is_additive_with_one_matrix():
     score, query, keys = scrambled(Additive(5, 3, hidden=7)), normal(2, 5), normal(6, 3)
     torch.nn.init.zeros_(score.key.bias)
     joined = oracles.concat(torch.cat([score.query.weight, score.key.weight], dim=1), score.v)
-    agree(score(query, score.project(keys)), scores_by_loop(query, keys, joined), [query, keys])
+    agree(score(query, score.project_keys(keys)), scores_by_loop(query, keys, joined), [query, keys])
 
 
 def test_additive_projects_keys_once_with_the_bias():
     score, keys = scrambled(Additive(5, 3, hidden=7)), normal(6, 3)
-    agree(score.project(keys), keys @ score.key.weight.mT + score.key.bias, [keys, *score.key.parameters()])
+    agree(score.project_keys(keys), keys @ score.key.weight.mT + score.key.bias, [keys, *score.key.parameters()])
 
 
 def test_cosine_is_blind_to_length():
     score, query, keys = Cosine(3.0), normal(2, 5), normal(6, 5)
-    agree(score(query * 100, score.project(keys * 0.01)), score(query, score.project(keys)))
+    agree(score(query * 100, score.project_keys(keys * 0.01)), score(query, score.project_keys(keys)))
 
 
 def test_cosine_lies_between_plus_and_minus_its_sharpness():
     score, query, keys = Cosine(3.0), normal(2, 5), normal(6, 5)
-    scores = score(query, score.project(torch.cat([keys, query, -query])))
+    scores = score(query, score.project_keys(torch.cat([keys, query, -query])))
     assert scores.abs().max() <= 3 + 1e-12
     agree(scores[:, 6:8].diagonal(), torch.full((2,), 3.0, dtype=torch.float64))
     agree(scores[:, 8:].diagonal(), torch.full((2,), -3.0, dtype=torch.float64))
@@ -83,7 +83,7 @@ def test_cosine_lies_between_plus_and_minus_its_sharpness():
 
 def test_cosine_of_a_zero_vector_is_finite_with_finite_gradients():
     score, query, keys = Cosine("query"), normal(2, 6), torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
-    scores = score(query, score.project(keys))
+    scores = score(query, score.project_keys(keys))
     agree(scores, torch.zeros(2, 3, dtype=torch.float64))
     assert all(torch.isfinite(g).all() for g in oracles.gradients(scores, [query, keys], torch.ones_like(scores)))
 
@@ -94,7 +94,7 @@ def test_learned_sharpness_starts_at_one():
 
 def test_location_comes_from_the_query_alone():
     score, query = scrambled(Location(5, length=9)), normal(2, 5)
-    one, other = (score(query, score.project(normal(6, 3))) for _ in range(2))
+    one, other = (score(query, score.project_keys(normal(6, 3))) for _ in range(2))
     agree(one, other)
     agree(one, query @ score.weight[:6].mT)
 
@@ -104,8 +104,8 @@ def test_a_content_score_sees_one_query_and_one_key(name):
     """e_ij hangs on q_i and k_j alone: the score of a part is the part of the scores."""
     case = SCORES[name](7)
     query, keys, _ = draw_inputs(case, (2,), 5, 7)
-    whole = case.score(query, case.score.project(keys))
-    part = case.score(query[:, 1:3], case.score.project(keys[:, 4:]))
+    whole = case.score(query, case.score.project_keys(keys))
+    part = case.score(query[:, 1:3], case.score.project_keys(keys[:, 4:]))
     agree(part, whole[:, 1:3, 4:])
 
 

@@ -96,8 +96,8 @@ def test_spread_repeats_the_only_hypothesis(rows):
     assert wide.rows == rows
     assert wide.sentence is state.sentence, "what is kept of a sentence is shared"
     assert torch.equal(wide.row["hidden"], state.row["hidden"].repeat_interleave(rows, 0))
-    steps = heads.follow(x.repeat_interleave(rows, 0), wide.row["past"], start=2)
-    expected = heads.follow(x, state.row["past"], start=2).repeat_interleave(rows, 0)
+    steps = heads.step(x.repeat_interleave(rows, 0), wide.row["past"], start=2)
+    expected = heads.step(x, state.row["past"], start=2).repeat_interleave(rows, 0)
     torch.testing.assert_close(steps, expected)
     with pytest.raises(ArgumentError, match="repeat_rows: a state of 2 rows per sentence, expected one"):
         filled(heads, 2, rows=2).repeat_rows(3)

@@ -30,7 +30,7 @@ def test_the_formula_is_additive_attention(n, m):
     torch.manual_seed(0)
     module = Attention(Additive(5, 6, hidden=4)).double()
     query, keys, values = (torch.randn(2, *shape, dtype=torch.float64) for shape in ((n, 5), (m, 6), (m, 3)))
-    projected, prepared = module.score.ask(query), module.prepare(keys, values)
+    projected, prepared = module.score.project_query(query), module.prepare(keys, values)
     made = attention.plain(projected, prepared.keys, values, module.score.vector)
     torch.testing.assert_close(made, module(query, keys, values))
 

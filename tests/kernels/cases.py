@@ -21,7 +21,9 @@ from regard.attention import (
     Softmax,
     join,
 )
-from regard.kernels import backends
+from regard.kernels import backends, reference
+from regard.kernels.reference import Call
+from regard.kernels.span_limits import SpanLimits
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
@@ -118,6 +120,57 @@ def evaluate(attention, inputs, span, cotangent, gradients=True):
     wanted = [*inputs, *attention.parameters(), *learned]
     found = torch.autograd.grad(context, wanted, cotangent, allow_unused=True)
     return [context, *(torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))]
+
+
+# ---- a kernel beside the reference in float64
+
+
+def call_of(query, keys, values, vector=None, *, scale=1.0, temperature=1.0, **limits):
+    """A call as the table is handed it: its score is additive with a vector, and bilinear without."""
+    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
+
+    def compare(asked, projected):
+        if vector is None:
+            return reference.bilinear_scores(asked, projected, scale)
+        return reference.additive_scores(asked, projected, vector)
+
+    return Call(
+        query,
+        keys,
+        values,
+        SpanLimits(query.shape[-2], keys.shape[-2], query.device, tuple(batch), **limits),
+        compare=compare,
+        weigh=lambda scores, mask: reference.softmax(scores, mask, temperature),
+        scale=scale,
+        vector=vector,
+        temperature=temperature,
+    )
+
+
+def results(call, attend, inputs, cotangent=None, **options):
+    """The context and the gradients of all inputs; `call` makes a call of them."""
+    context = attend(call(inputs, **options))
+    if cotangent is None:
+        torch.manual_seed(len(inputs))
+        cotangent = torch.randn(context.shape, device=context.device)
+    return context, *torch.autograd.grad(context, inputs, cotangent.to(context.dtype), materialize_grads=True)
+
+
+def error(found, exact):
+    """Relative; beside numbers that are all but zero, against a tenth each."""
+    return ((found.double() - exact).norm() / exact.norm().clamp_min(0.1 * exact.numel() ** 0.5)).item()
+
+
+def check(call, attend, inputs, tolerance, **options):
+    """A kernel's context and gradients are the reference's; what is allocated and not written is NaN."""
+    exact = results(call, reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        found = results(call, attend, inputs, **options)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for number, (one, wanted) in enumerate(zip(found, exact, strict=True)):  # the context, and then the gradients
+        assert error(one, wanted) <= tolerance, f"result {number}: {error(one, wanted)}"
 
 
 # ---- random inputs for RNNsearch's recurrence

@@ -220,7 +220,7 @@ class Built:
         else:
             query, keys, values = (*self.arguments(), None)[:3]
             _, prepared = inner.check_inputs(query, keys, values)
-            projected_query = inner.score.ask(query)
+            projected_query = inner.score.project_query(query)
         packed, rest = split_packed(self.span)
         native = packed is not None and name in backends.NATIVE
         if packed is None:

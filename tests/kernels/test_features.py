@@ -61,8 +61,8 @@ ELSEWHERE = {
         "device": "the query's",
         "batch": "the tensors'",
         "heads": "the tensors'",
-        "fewest": "known of lengths",
-        "incomplete": "beside a layout alone",
+        "min_length": "known of lengths",
+        "needs_padding": "beside a layout alone",
     },
     Window: {},
     Layout: {"offsets": "whoever serves packed sequences reads them"},
@@ -127,7 +127,9 @@ def test_scores_and_weightings_by_name():
         (Attention(Dot(), weighting=Sparsemax()), features.BILINEAR, "sparsemax"),
     ):
         with torch.no_grad():
-            found = describe(attention.resolve_call(attention.score.ask(x), attention.prepare(x), x, None, False))
+            found = describe(
+                attention.resolve_call(attention.score.project_query(x), attention.prepare(x), x, None, False)
+            )
         assert found.features == (score, weights)
         assert (found.device, found.dtypes) == ("cpu", (torch.float32,))
 

@@ -51,9 +51,9 @@ def test_narrowing_twice_is_narrowing_by_both():
 
 
 def test_what_the_host_knows_of_empty_rows():
-    assert not limits(lengths=torch.tensor([1, 2]), fewest=1, causal=0).maybe_empty
+    assert not limits(lengths=torch.tensor([1, 2]), min_length=1, causal=0).maybe_empty
     assert limits(lengths=torch.tensor([1, 2])).maybe_empty, "unknown on a GPU"
-    assert limits(lengths=torch.tensor([0, 2]), fewest=0).maybe_empty
+    assert limits(lengths=torch.tensor([0, 2]), min_length=0).maybe_empty
     assert limits(causal=-1).maybe_empty
     assert limits(window=Window(3)).maybe_empty
 

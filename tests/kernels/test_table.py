@@ -5,6 +5,7 @@ import torch
 
 from regard.errors import BackendError
 from regard.kernels import table, triton
+from regard.kernels.operations import dropout, linear, projection_loss, top_tokens
 from regard.kernels.table import (
     COMPILING,
     HALF,
@@ -152,6 +153,68 @@ def test_kinds_ask_once():
     kinds = Kinds(WORK, describe)
     assert [kinds[width,] for width in (64, 66, 64)] == [FAST, PLAIN, FAST]
     assert asked == [64, 66]
+
+
+SINGLE, HALF_FIRST, DOUBLE = torch.float32, torch.bfloat16, torch.float64
+NARROW = "it takes float32, float16 and bfloat16, not float64"
+OPERATIONS = {  # a table, a request that its first row serves, and what that row refuses
+    "dropout": (dropout.DROPOUT, Request("cpu", (SINGLE,)), [({"device": "cuda"}, "it runs on cpu, not on cuda")]),
+    "linear": (
+        linear.LINEAR,
+        Request("cpu", (SINGLE, SINGLE)),
+        [
+            ({"device": "cuda"}, "it runs on cpu, not on cuda"),
+            ({"dtypes": (DOUBLE, SINGLE)}, "it takes float32, not float64"),
+            ({"dtypes": (SINGLE, HALF_FIRST)}, "it takes float32, not bfloat16"),
+        ],
+    ),
+    "residual": (
+        dropout.RESIDUAL,
+        Request("cuda", (SINGLE, HALF_FIRST), (), {"width": 8192}),
+        [
+            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
+            ({"dtypes": (DOUBLE, SINGLE)}, NARROW),
+            ({"dtypes": (SINGLE, DOUBLE)}, NARROW),
+            ({"sizes": {"width": 8193}}, "width: 8193 given, expected at most 8192"),
+        ],
+    ),
+    "projection loss": (
+        projection_loss.PROJECTION_LOSS,
+        Request("cuda", (HALF_FIRST,)),
+        [
+            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
+            ({"device": "mps"}, "it runs on cuda, not on mps"),
+            ({"dtypes": (DOUBLE,)}, NARROW),
+        ],
+    ),
+    "top tokens": (
+        top_tokens.TOP_TOKENS,
+        Request("cuda", (HALF_FIRST,), (), {"tokens": 32, "vocabulary": 32}),
+        [
+            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
+            ({"dtypes": (DOUBLE,)}, NARROW),
+            ({"sizes": {"tokens": 33, "vocabulary": 99}}, "tokens: 33 given, expected at most 32"),
+            ({"sizes": {"tokens": 5, "vocabulary": 4}}, "more tokens than there are"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_who_serves_an_operation(name, monkeypatch):
+    work, served, refused = OPERATIONS[name]
+    row = work.rows[0]
+    monkeypatch.setattr(triton, "INSTALLED", True)
+    assert work.ask(served) is row
+    new = ["something new", *([] if name == "top tokens" else [COMPILING])]
+    for change, words in [*refused, *(({"features": (each,)}, f"it does not serve {each}") for each in new)]:
+        assert row.refusal(served._replace(**change)) == words
+        assert not row.serves(served._replace(**change))
+        assert work.ask(served._replace(**change)) is (work.rows[-1] if "features" in change else work.rows[1])
+    if NEEDS_TRITON in row.conditions:
+        monkeypatch.setattr(triton, "INSTALLED", False)
+        assert row.refusal(served) == "Triton is not installed"
+        assert work.ask(served) is work.rows[1]
 
 
 def test_the_tables_of_all_works():

@@ -44,7 +44,7 @@ class Near(Score):
         super().__init__()
         self.near = nn.Linear(key_size, query_size, dtype=torch.float64)
 
-    def project(self, keys):
+    def project_keys(self, keys):
         return self.near(keys)
 
     def projected_size(self, key_size):

@@ -34,7 +34,7 @@ from regard.attention.span import (
     Predictive,
     Shared,
     Span,
-    is_plain,
+    is_exactly,
     join,
     narrow_limits,
     parts_of,
@@ -106,7 +106,7 @@ class Attention(Attentive):
     ) -> Float[Tensor, "*b n dv"]:
         """Return the context of every query; without `values`, the keys are the values."""
         query, prepared = self.check_inputs(query, keys, values)
-        return self.attend_projected(self.score.ask(query), prepared, query, span)
+        return self.attend_projected(self.score.project_query(query), prepared, query, span)
 
     def prepare(self, keys: Float[Tensor, "*bk m dk"], values: Float[Tensor, "*bv m dv"] | None = None) -> Prepared:
         """Project the keys once for all later queries; the result is accepted wherever keys are."""
@@ -114,7 +114,7 @@ class Attention(Attentive):
         if self.score.key_size is not None and keys.shape[-1] != self.score.key_size:
             name = type(self.score).__name__
             raise ShapeError(f"keys: width {keys.shape[-1]} given, {name} expects {self.score.key_size}")
-        return Prepared(self.score.project(keys), keys if values is None else values, self)
+        return Prepared(self.score.project_keys(keys), keys if values is None else values, self)
 
     def cache(
         self,
@@ -140,7 +140,7 @@ class Attention(Attentive):
     ) -> Look:
         """Attend and return every stage: scores, weights and context, from one differentiable pass and one draw."""
         query, prepared = self.check_inputs(query, keys, values)
-        return self.look_projected(self.score.ask(query), prepared, query, span)
+        return self.look_projected(self.score.project_query(query), prepared, query, span)
 
     def backend(
         self,
@@ -161,7 +161,7 @@ class Attention(Attentive):
     ) -> Plan:
         """Return who would serve this call, and why those that are asked before do not; printed, a line each."""
         query, prepared = self.check_inputs(query, keys, values)
-        return self.plan_projected(self.score.ask(query), prepared, query, span)
+        return self.plan_projected(self.score.project_query(query), prepared, query, span)
 
     def fold(
         self,
@@ -329,9 +329,9 @@ class Attention(Attentive):
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
-            causal=0 if any(is_plain(part, Causal) for part in rest) else None,
+            causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
             layout=packed.layout,
-            incomplete=any(not is_causal_from_zero(part) for part in rest),
+            needs_padding=any(not is_causal_from_zero(part) for part in rest),
         )
         return self._build_call(projected_query, prepared.keys, prepared.values, limits)
 
@@ -441,7 +441,7 @@ def describe_part(part: object) -> str:
 
 def is_causal_from_zero(part: Span) -> bool:
     """Return whether a span is the one that kernels know beside Packed sequences as they lie."""
-    return is_plain(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0
+    return is_exactly(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0
 
 
 # ---- blocks of keys that arrive one after the other, by merging partial softmaxes
@@ -478,7 +478,7 @@ def fold(
         raise ArgumentError("fold: Packed given, expected padded sequences")
     if any(isinstance(part, Predictive) for part in parts) and not any(isinstance(part, Lengths) for part in parts):
         raise ArgumentError("fold: Predictive given without Lengths, expected both: its centre needs the true length")
-    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_plain(part, Mask)} - {1}
+    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_exactly(part, Mask)} - {1}
     expected = widths.pop() if widths else UNKNOWN
     state, first = None, 0
     for prepared in blocks:
@@ -492,8 +492,8 @@ def fold(
     if first != expected != UNKNOWN:
         raise ShapeError(f"mask: {expected} keys given, expected {first}, the number of keys")
     for part in parts:
-        if isinstance(part, Lengths) and part.most is not None and part.most > first:
-            raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
+        if isinstance(part, Lengths) and part.max_length is not None and part.max_length > first:
+            raise ShapeError(f"lengths: {part.max_length} given, expected 0 … {first}, the number of keys")
     # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
     return (state.weighted_sum / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
 
@@ -509,7 +509,7 @@ def fold_block(
     first: int,
 ) -> PartialSoftmax:
     """Return the softmax of one block of keys, not yet divided by its sum."""
-    projected_query = score.ask(query)
+    projected_query = score.project_query(query)
     last = first + prepared.keys.shape[-2]
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
     limits = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)

@@ -131,9 +131,9 @@ class Block(Residual):
         free = isinstance(itself, Heads) and not itself._forward_hooks and not itself._forward_pre_hooks
         plain = span if free and type(itself) is Heads else unshare(span)
         y = self.attention_norm(x) if pre else x
-        # Where nobody listens to a Heads, `follow` may do the work of its forward.
+        # Where nobody listens to a Heads, `step` may do the work of its forward.
         if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and free):
-            y = itself.follow(y, past, plain, start)
+            y = itself.step(y, past, plain, start)
         else:
             if past is not None:
                 past.extend(itself.prepare(y, start))

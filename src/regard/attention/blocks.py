@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention import fused_stack, fused_step
 from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
-from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_plain, join, parts_of, share, unshare
+from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_exactly, join, parts_of, share, unshare
 from regard.attention.state import State
 from regard.errors import ArgumentError, ShapeError
 
@@ -103,9 +103,9 @@ class Decoder(Stack):
             raise ShapeError(f"memory: {list(memory.shape)} given, expected [sentences m width]")
         sentence: dict[str, Any] = {}
         for part in parts_of(memory_span):  # as tensors, so that sentences can leave and join
-            if isinstance(part, Lengths) and is_plain(part, Lengths):
+            if isinstance(part, Lengths) and is_exactly(part, Lengths):
                 sentence["lengths"] = part.lengths.to(memory.device).expand(len(memory)).clone()
-            elif isinstance(part, Mask) and is_plain(part, Mask):
+            elif isinstance(part, Mask) and is_exactly(part, Mask):
                 sentence["mask"] = part.mask.expand(len(memory), 1, memory.shape[1]).clone()
             else:
                 raise ArgumentError(f"memory_span: {part!r} given, expected Lengths or Mask")

@@ -129,7 +129,7 @@ class Heads(Attentive):
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.merge_heads(self.attention.attend_projected(projected_query, prepared, x, span, heads=True))
 
-    def follow(
+    def step(
         self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "r 1 out"]:
         """Attend from the next position of every row, which first joins its cache.
@@ -169,7 +169,7 @@ class Heads(Attentive):
         past.extend(prepared)
         if not isinstance(past, SharedBeamCache):
             return self.merge_heads(
-                self.attention.attend_projected(projected_query, unshare_past(past), x, span, heads=True)
+                self.attention.attend_projected(projected_query, gather_past(past), x, span, heads=True)
             )
         if not nothing:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
@@ -242,7 +242,7 @@ class Heads(Attentive):
         turns = None if self.rotary is None else self.rotary_table(keys, start, span, keys=True)
         keys, values, score = self.split_heads(keys, turns), self.split_heads(values), self.attention.score
         if score.settled is None or score.settled[3] or torch.compiler.is_compiling():
-            keys = score.project(keys)
+            keys = score.project_keys(keys)
         return Prepared(keys, values, self)
 
     def cache(
@@ -336,14 +336,14 @@ class Heads(Attentive):
         turns = None if rotary is None else self.rotary_table(query, start, span)
         if rotary is not None and turns is not None:
             query = rotary.rotate(query, turns)
-        query = query if plain else score.ask(query)
+        query = query if plain else score.project_query(query)
         if prepared is not None:
             return query, prepared
         assert values is not None
         keys, values = (each.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for each in (keys, values))
         if rotary is not None and turns is not None:
             keys = rotary.rotate(keys, turns)
-        return query, Prepared(keys if plain else score.project(keys), values, self)
+        return query, Prepared(keys if plain else score.project_keys(keys), values, self)
 
     def split_heads(self, x: Tensor, turns: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[*b n D] -> [*b a n d], rotated where positions are rotary."""
@@ -420,7 +420,7 @@ def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
     return module
 
 
-def unshare_past(memory: Prepared) -> Prepared:
+def gather_past(memory: Prepared) -> Prepared:
     """Copy what a row looks at into the row itself."""
     return memory.contents() if isinstance(memory, BeamIndexCache) else memory
 
@@ -503,12 +503,14 @@ class PerHead(Score, delegates=True):
         """The form of each head's score."""
         return self.first_score.fused_form
 
-    def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
-        return torch.stack([score.ask(q) for score, q in zip(self.head_scores, query.unbind(-3), strict=True)], dim=-3)
-
-    def project(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
+    def project_query(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
         return torch.stack(
-            [score.project(k) for score, k in zip(self.head_scores, keys.unbind(-3), strict=True)], dim=-3
+            [score.project_query(q) for score, q in zip(self.head_scores, query.unbind(-3), strict=True)], dim=-3
+        )
+
+    def project_keys(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
+        return torch.stack(
+            [score.project_keys(k) for score, k in zip(self.head_scores, keys.unbind(-3), strict=True)], dim=-3
         )
 
     def compare(

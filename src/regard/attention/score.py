@@ -1,12 +1,13 @@
 r"""Scores: how well does a query fit a key?
 
-A score transforms the query (`ask`) and the keys (`project`, once for all queries), and compares the two. What is
-bilinear (dot, scaled, general, cosine) is one product after that, and is served by fused dot-product kernels.
+A score transforms the query (`project_query`) and the keys (`project_keys`, once for all queries), and compares the
+two. What is bilinear (dot, scaled, general, cosine) is one product after that, and is served by fused kernels.
 """
 
 # b batch · n queries · m keys · dq query width · dk key width · h hidden width · p width of projected keys
 import inspect
 import math
+import warnings
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,15 +23,16 @@ from regard.kernels import Linear, additive_chunked, additive_scores, bilinear_s
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 
 
-CHANGES = "ask", "project"  # what a score may do to queries and keys before it compares them
+OLD_NAMES = "ask", "project"
+CHANGES = "project_query", "project_keys"  # what a score may do to queries and keys before it compares them
 
 
 class Score(Settling):
     """A measure of how well each query fits each key.
 
-    A score of your own overrides `compare`, and `ask` and `project` where the query and the keys are transformed first;
-    it is computed as it is written. One that says `form = "bilinear"` needs no `compare`: it is the product of what
-    `ask` and `project` give, times `scale`, and is served by fused kernels.
+    A score of your own overrides `compare`, and `project_query` and `project_keys` where the query and the keys are
+    transformed first; it is computed as it is written. One that says `form = "bilinear"` needs no `compare`: it is the
+    product of what `project_query` and `project_keys` give, times `scale`, and is served by fused kernels.
     """
 
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
@@ -41,12 +43,13 @@ class Score(Settling):
     def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
         """Refuse a subclass that would be passed by; one that `delegates` asks other scores what form they have."""
         super().__init_subclass__(**options)
+        adopt_old_names(cls)
         for name, kind in (("forward", Score), ("__call__", nn.Module)):
             if getattr(cls, name) is not getattr(kind, name):
                 raise TypeError(
                     f"{cls.__name__} overrides `{name}`, which attention does not call: override "
-                    "`compare(projected_query, projected_keys, first)`, and `ask` and `project` for what is done to "
-                    "the query and the keys"
+                    "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for "
+                    "what is done to the query and the keys"
                 )
         if cls.fused_form is not Score.fused_form and not delegates:
             raise TypeError(
@@ -78,11 +81,11 @@ class Score(Settling):
             vars(self)["settled"] = width, form, scale, any(changes)
         return form, scale
 
-    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
+    def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
         """The query as it meets projected keys."""
         return query
 
-    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m p"]:
+    def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m p"]:
         """The keys as they meet a query, once for all queries."""
         return keys
 
@@ -111,7 +114,7 @@ class Score(Settling):
         self, query: Float[Tensor, "*bq n dq"], projected_keys: Float[Tensor, "*bk m p"]
     ) -> Float[Tensor, "*b n m"]:
         """The score e of every query with every projected key."""
-        return self.compare(self.ask(query), projected_keys)
+        return self.compare(self.project_query(query), projected_keys)
 
     def check(self, query_width: int, key_width: int | None) -> None:
         """Refuse widths that cannot meet; `key_width` is None where the keys are already projected."""
@@ -120,6 +123,19 @@ class Score(Settling):
             raise ShapeError(f"query: width {query_width} given, {name} expects {self.query_size}")
         if key_width is not None and self.key_size is not None and key_width != self.key_size:
             raise ShapeError(f"keys: width {key_width} given, {name} expects {self.key_size}")
+
+
+def adopt_old_names(cls: type[Score]) -> None:
+    """Let a score override and call `ask` and `project`, which `project_query` and `project_keys` were called once."""
+    for old, new in zip(OLD_NAMES, CHANGES, strict=True):
+        if old in vars(cls):
+            warnings.warn(f"{cls.__name__}.{old} is now called {new}", DeprecationWarning, stacklevel=4)
+            setattr(cls, new, vars(cls)[old])
+        elif new in vars(cls):
+            setattr(cls, old, vars(cls)[new])
+
+
+adopt_old_names(Score)
 
 
 class Dot(Score):
@@ -161,7 +177,7 @@ class General(Score):
         self.weight = nn.Parameter(torch.empty(query_size, key_size))
         nn.init.xavier_uniform_(self.weight)
 
-    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dq"]:
+    def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dq"]:
         """W k_j."""
         return F.linear(keys, self.weight)
 
@@ -196,12 +212,12 @@ class Additive(Score):
         if cls.compare is Additive.compare and cls.scale is not Score.scale:
             raise TypeError(f"{cls.__name__} overrides `scale`, which only a bilinear score has: override `compare`")
 
-    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
+    def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
         """W q_i."""
         projected_query: Tensor = self.query(query)
         return projected_query
 
-    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m h"]:
+    def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m h"]:
         """U k_j + b, once for all queries."""
         projected_keys: Tensor = self.key(keys)
         return projected_keys
@@ -241,13 +257,13 @@ class Cosine(Score):
         if sharpness == "learned":
             self.log_sharpness = nn.Parameter(torch.zeros(()))
 
-    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
+    def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
         """β q / |q|; where β is not the query's own, √β of it."""
         if self.sharpness == "query":
             return unit_vectors(query[..., :-1]) * F.softplus(query[..., -1:])
         return unit_vectors(query, self.root())
 
-    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
+    def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
         """k / |k|, times the other √β: neither leaves the range of float16 where β does."""
         return unit_vectors(keys) if self.sharpness == "query" else unit_vectors(keys, self.root())
 

@@ -150,7 +150,7 @@ def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
     return narrowed
 
 
-def is_plain(span: Span, kind: type[Span]) -> bool:
+def is_exactly(span: Span, kind: type[Span]) -> bool:
     """Return whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
     return isinstance(span, kind) and type(span).narrow is kind.narrow
 
@@ -193,23 +193,23 @@ class Lengths(Span):
             raise DtypeError(f"lengths: {lengths.dtype} given, expected whole numbers")
         self.lengths = lengths
         # Read only where reading is free: a length on a GPU is not waited for.
-        self.fewest: int | None = None
-        self.most: int | None = None
+        self.min_length: int | None = None
+        self.max_length: int | None = None
         if lengths.device.type == "cpu" and lengths.numel() and not torch.compiler.is_compiling():
-            self.fewest, self.most = int(lengths.min()), int(lengths.max())
-            if self.fewest < 0:
-                raise ShapeError(f"lengths: {self.fewest} given, expected numbers of at least 0")
+            self.min_length, self.max_length = int(lengths.min()), int(lengths.max())
+            if self.min_length < 0:
+                raise ShapeError(f"lengths: {self.min_length} given, expected numbers of at least 0")
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
-        if self.most is not None and self.most > limits.keys:
-            raise ShapeError(f"lengths: {self.most} given, expected 0 … {limits.keys}, the number of keys")
+        if self.max_length is not None and self.max_length > limits.keys:
+            raise ShapeError(f"lengths: {self.max_length} given, expected 0 … {limits.keys}, the number of keys")
         lengths = per_row("lengths", self.lengths, limits)
-        if self.fewest is not None and self.fewest == limits.keys:  # all of them are there
+        if self.min_length is not None and self.min_length == limits.keys:  # all of them are there
             return limits
-        return limits.with_lengths(lengths, self.fewest)
+        return limits.with_lengths(lengths, self.min_length)
 
     def __repr__(self) -> str:
-        short = self.most is not None and self.lengths.numel() <= 8
+        short = self.max_length is not None and self.lengths.numel() <= 8
         return f"Lengths({self.lengths.tolist()})" if short else f"Lengths(of {list(self.lengths.shape)})"
 
 
@@ -439,7 +439,7 @@ class Packed(Span):
         for part in rest:
             if isinstance(part, Lengths):
                 raise ArgumentError("span: Lengths given together with Packed, whose offsets already are the lengths")
-            if isinstance(part, Mask) and is_plain(part, Mask):
+            if isinstance(part, Mask) and is_exactly(part, Mask):
                 size = list(part.mask.shape)
                 if not size or any(
                     a not in (1, b) for a, b in zip(size[-2:], (self.total, self.total_keys)[-len(size) :], strict=True)

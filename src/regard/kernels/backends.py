@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ArgumentError
-from regard.kernels import reference
+from regard.kernels import reference, triton
 from regard.kernels.features import (
     ADDITIVE,
     ALIBI,
@@ -50,21 +50,11 @@ from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, 
 # ---- conditions that join several features or sizes
 
 
-def has_equal_widths(request: Request) -> bool:
-    """Return whether values are as wide as keys."""
-    return request.sizes["width"] == request.sizes["value width"]
-
-
 def has_flex_widths(request: Request) -> bool:
     """Return whether FlexAttention has tiles for both widths, as it asks for on a GPU."""
     return request.device == "cpu" or (
         request.sizes["width"] in FLEX_WIDTHS and request.sizes["value width"] in FLEX_WIDTHS
     )
-
-
-def additive_or_predicted(request: Request) -> bool:
-    """Return whether a Triton kernel has the score: additive everywhere, bilinear around predicted centres."""
-    return ADDITIVE in request.features or CENTRES in request.features
 
 
 def fits_predicted_window(request: Request) -> bool:
@@ -83,7 +73,9 @@ VARLEN_WIDTH = 256
 FLEX_WIDTHS = (16, 32, 64, 128, 256)
 GRID = 65_535  # rows that one launch can have
 
-EQUAL_WIDTHS = Condition(has_equal_widths, "it serves values of the keys' width")
+EQUAL_WIDTHS = Condition(
+    lambda request: request.sizes["width"] == request.sizes["value width"], "it serves values of the keys' width"
+)
 WIDTH_IN_EIGHTS = Condition(lambda request: request.sizes["width"] % 8 == 0, "it serves widths in steps of 8")
 ONLY_PACKED = Condition(lambda request: PACKED in request.features, "it serves packed sequences only")
 ONLY_WINDOWS = Condition(lambda request: WINDOW in request.features, "it serves windows (Monotonic, Predictive) only")
@@ -99,7 +91,8 @@ FLEX_BACKWARD = Condition(
 )
 FLEX_TILES = Condition(has_flex_widths, f"it serves widths of {FLEX_WIDTHS}")
 TRITON_SCORES = Condition(
-    additive_or_predicted, "it serves additive scores, and bilinear scores around predicted centres only"
+    lambda request: ADDITIVE in request.features or CENTRES in request.features,
+    "it serves additive scores, and bilinear scores around predicted centres only",
 )
 PREDICTED_WINDOW = Condition(
     fits_predicted_window,
@@ -169,54 +162,19 @@ def chunks_win(request: Request) -> bool:
 # ---- how a backend is called
 
 
-def on_its_device(attend: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
-    """Run a kernel on the device of its tensors: Triton launches on the current one, which may be another GPU."""
+def triton_kernel(name: str) -> Callable[[Call], Tensor]:
+    """Return the `attend` of a file in `triton/`, loaded at the first call: Triton need not be there.
 
-    def attend_there(call: Call) -> Tensor:
+    It runs on the device of its tensors: Triton launches on the current one, which may be another GPU.
+    """
+
+    def attend(call: Call) -> Tensor:
         if torch.compiler.is_compiling():
-            return attend(call)
+            return getattr(triton, name).attend(call)
         with torch.cuda.device_of(call.query):
-            return attend(call)
+            return getattr(triton, name).attend(call)
 
-    return attend_there
-
-
-# Triton need not be there, so that a kernel is loaded when it is first asked for. A compiler traces these imports.
-
-
-def attend_decode_step(call: Call) -> Tensor:
-    """Attend from the query of a decoding step."""
-    from regard.kernels.triton import decode_step
-
-    return decode_step.attend(call)
-
-
-def attend_one_tile(call: Call) -> Tensor:
-    """Attend over short sequences."""
-    from regard.kernels.triton import one_tile
-
-    return one_tile.attend(call)
-
-
-def attend_additively(call: Call) -> Tensor:
-    """Attend with an additive score."""
-    from regard.kernels.triton import additive
-
-    return additive.attend(call)
-
-
-def attend_few_additively(call: Call) -> Tensor:
-    """Attend with an additive score from a few queries, without a gradient."""
-    from regard.kernels.triton import few_queries
-
-    return few_queries.attend(call)
-
-
-def attend_predicted(call: Call) -> Tensor:
-    """Attend to windows around predicted centres."""
-    from regard.kernels.triton import window
-
-    return window.attend(call)
+    return attend
 
 
 # ---- the table
@@ -231,7 +189,7 @@ class Backend(Row):
 
 FEW_QUERIES_ADDITIVE = Backend(
     name="few-queries-additive",
-    attend=on_its_device(attend_few_additively),
+    attend=triton_kernel("few_queries"),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({ADDITIVE, SOFTMAX, TEMPERATURE, LENGTHS}),
@@ -242,7 +200,7 @@ FEW_QUERIES_ADDITIVE = Backend(
 # One name, two kernels: that of predicted centres stands last and refuses for both.
 TRITON = Backend(
     name="triton",
-    attend=on_its_device(attend_predicted),
+    attend=triton_kernel("window"),
     devices=("cuda",),
     dtypes=SINGLE_OR_HALF,
     features=frozenset({BILINEAR, ADDITIVE, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, MASK, GAUSSIAN})
@@ -265,7 +223,7 @@ BACKENDS = Table(
     "attention",
     Backend(
         name="decode-step",
-        attend=on_its_device(attend_decode_step),
+        attend=triton_kernel("decode_step"),
         devices=("cuda",),
         dtypes=SINGLE_OR_HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, LENGTHS}),
@@ -274,7 +232,7 @@ BACKENDS = Table(
     ),
     Backend(
         name="one-tile",
-        attend=on_its_device(attend_one_tile),
+        attend=triton_kernel("one_tile"),
         devices=("cuda",),
         dtypes=HALF,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, CAUSAL, PACKED, PACKED_KEYS}),
@@ -295,25 +253,12 @@ BACKENDS = Table(
         name="flex",
         attend=dot.attend_flex,
         devices=("cpu", "cuda"),
-        features=frozenset(
-            {
-                BILINEAR,
-                SOFTMAX,
-                TEMPERATURE,
-                GRADIENT,
-                LENGTHS,
-                CAUSAL,
-                CAUSAL_FROM,
-                WINDOW,
-                WINDOW_FROM,
-                ALIBI,
-                ALIBI_FROM,
-            }
-        ),
+        features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, CAUSAL, CAUSAL_FROM})
+        | {WINDOW, WINDOW_FROM, ALIBI, ALIBI_FROM},
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
         wins=flex_wins,
     ),
-    replace(TRITON, attend=on_its_device(attend_additively), conditions=(*TRITON.conditions, NOT_PREDICTED)),
+    replace(TRITON, attend=triton_kernel("additive"), conditions=(*TRITON.conditions, NOT_PREDICTED)),
     TRITON,
     Backend(
         name="window",

@@ -91,7 +91,7 @@ def describe(call: Call) -> Request:
         features.append(PACKED)
         if layout.key_offsets is not layout.offsets:
             features.append(PACKED_KEYS)
-        if limits.incomplete:
+        if limits.needs_padding:
             features.append(BESIDE_PACKED)
     batch = call.query.shape[:-2]
     sizes = {

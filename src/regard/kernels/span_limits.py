@@ -53,7 +53,7 @@ class SpanLimits:
     device: torch.device
     batch: tuple[int, ...] = ()
     lengths: Tensor | None = None  # [*b]: keys that exist
-    fewest: int | None = None  # the smallest length, where the host knows it
+    min_length: int | None = None  # the smallest length, where the host knows it
     causal: int | Tensor | None = None  # index of the first query; None: not causal
     window: Window | None = None
     windows: tuple[Window, ...] = ()  # further ones
@@ -63,16 +63,16 @@ class SpanLimits:
     gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
     slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
     layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
-    incomplete: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
+    needs_padding: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
 
     # ---- what spans add
 
-    def with_lengths(self, lengths: Tensor, fewest: int | None) -> Self:
+    def with_lengths(self, lengths: Tensor, min_length: int | None) -> Self:
         """Limit to the first `lengths` keys."""
         if self.lengths is not None:
             lengths = torch.minimum(self.lengths, lengths)
-            fewest = None if fewest is None or self.fewest is None else min(fewest, self.fewest)
-        return replace(self, lengths=lengths, fewest=fewest)
+            min_length = None if min_length is None or self.min_length is None else min(min_length, self.min_length)
+        return replace(self, lengths=lengths, min_length=min_length)
 
     def with_causal(self, start: int | Tensor) -> Self:
         """Limit query i to keys up to start + i."""
@@ -117,18 +117,18 @@ class SpanLimits:
         if self.lengths is not None or self.causal is not None or self.window is not None:
             structured = self.structured_mask(key_indices(self.keys if last is None else last, self.device, first))
             parts += [] if structured is None else [structured]
-        return parts[0] if len(parts) == 1 else joined(parts, torch.logical_and)
+        return parts[0] if len(parts) == 1 else combine(parts, torch.logical_and)
 
     def structured_mask(self, j: Tensor) -> Tensor | None:
         """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
         parts = []
         if self.lengths is not None:
-            parts.append(j < rows(self.lengths))
+            parts.append(j < self.lengths[..., None, None])
         if self.causal is not None:
             parts.append(j <= positions(self.causal, self.queries, j.device)[..., None])
         for window in self.all_windows:
             parts.append((j - window.centres(self.queries, j.device).detach()[..., None]).abs() <= window.radius)
-        return joined(parts, torch.logical_and)
+        return combine(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Sum everything that is added to the scores of keys first … last."""
@@ -140,7 +140,7 @@ class SpanLimits:
             for slopes, start in self.slopes:  # ALiBi's -slope · |start + i - j|, [heads n m] or [*b heads n m]
                 distance = positions(start, self.queries, j.device)[..., None] - j
                 parts.append(-slopes[:, None, None] * distance.abs())
-        return joined(parts, torch.add)
+        return combine(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Multiply everything that gates the weights of keys first … last."""
@@ -149,7 +149,7 @@ class SpanLimits:
         if gated:
             j = key_indices(self.keys if last is None else last, self.device, first)
             parts += [gaussian(window, self.queries, j) for window in gated]
-        return joined(parts, torch.mul)
+        return combine(parts, torch.mul)
 
     @property
     def all_windows(self) -> tuple[Window, ...]:
@@ -161,7 +161,7 @@ class SpanLimits:
         """Return whether a query may have nothing to look at, as far as the host knows."""
         if self.masks or self.window is not None:
             return True
-        if self.lengths is not None and not self.fewest:
+        if self.lengths is not None and not self.min_length:
             return True
         return self.causal is not None and not (isinstance(self.causal, int) and self.causal >= 0)
 
@@ -237,11 +237,6 @@ def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor
     return i + (start if isinstance(start, int) else start.unsqueeze(-1))
 
 
-def rows(value: Tensor) -> Tensor:
-    """Reshape [*b] to [*b 1 1], so that it broadcasts over queries and keys."""
-    return value[..., None, None]
-
-
 def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
     """Compute Luong's Gaussian exp(-(j - centre)² / 2σ²) (Luong et al. 2015, equation 10)."""
     assert window.sigma is not None
@@ -249,7 +244,7 @@ def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
     return torch.exp(-distance.square())
 
 
-def joined(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
+def combine(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
     """Combine all parts into one tensor, or return None where there are none."""
     if not parts:
         return None

@@ -94,7 +94,7 @@ class Row:
             reasons.append(f"it runs on {listing(self.devices)}, not on {request.device}")
         for dtype in dict.fromkeys(request.dtypes):
             if self.dtypes is not None and dtype not in self.dtypes:
-                reasons.append(f"it takes {listing(map(plain, self.dtypes))}, not {plain(dtype)}")
+                reasons.append(f"it takes {listing(map(dtype_name, self.dtypes))}, not {dtype_name(dtype)}")
         if missing := self.missing(request):
             reasons.append(f"it does not serve {listing(missing, 'or')}")
         for name, most in (self.most or {}).items():
@@ -222,6 +222,6 @@ def listing(words: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(before)} {last} {end}" if before else end
 
 
-def plain(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     """Return a dtype's name without its module."""
     return str(dtype).removeprefix("torch.")

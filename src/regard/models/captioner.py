@@ -281,8 +281,8 @@ class LSTMDecoder(nn.Module):
 
         def scores(query: Tensor) -> Tensor:
             if not fast:
-                return score.compare(score.ask(query[:, None]), keys.keys)[:, 0]
-            return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
+                return score.compare(score.project_query(query[:, None]), keys.keys)[:, 0]
+            return torch.sigmoid(2 * score.project_query(query[:, None]) + doubled) @ vector
 
         if soft:
             return lambda query: attend_places(torch.softmax(scores(query), -1), keys.values), {}

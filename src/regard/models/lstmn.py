@@ -111,7 +111,7 @@ class Tapes(nn.Module):
             if self.intra is None:
                 read = past[-1]
             else:
-                keys.append(self.intra.score.project(past[-1][:, : self.size]))
+                keys.append(self.intra.score.project_keys(past[-1][:, : self.size]))
                 # The zeros that stand first are no entry: there is nothing to look at, or what comes behind them.
                 first = min(t, 1)
                 length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -130,7 +130,9 @@ class Tapes(nn.Module):
         known_score = can_bypass(self.intra, scores=(Additive,))
         if length_range is not None and past.length is not None and can_step_in_place(x) and known_score:
             score = cast(Additive, self.intra.score)
-            return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, length_range)
+            return recurrence.read_tapes(
+                score.project_query(query), past.keys, past.values, past.length, score.v, length_range
+            )
         read: Tensor = self.intra(query[:, None], past)
         return read[:, 0]
 

@@ -92,7 +92,7 @@ class MemoryHeads(nn.Module):
     def address(self, where: Float[Tensor, "b hh k"], machine: Machine) -> Float[Tensor, "b hh m"]:
         """Compute every head's weights, in four stages; s runs from the furthest step forwards to the furthest back."""
         key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
-        content = torch.softmax(self.content(key, self.content.project(machine.memory)), -1)
+        content = torch.softmax(self.content(key, self.content.project_keys(machine.memory)), -1)
         gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
         return sharpen_weights(shift_weights(gated, torch.softmax(shifts, -1)), 1 + F.softplus(power))
 

@@ -45,10 +45,10 @@ def test_it_is_the_reference(limits):
 
 
 def test_a_row_without_keys_is_shown_all_of_them():
-    mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), fewest=None).limits, 2.0, torch.float64)
+    mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), min_length=None).limits, 2.0, torch.float64)
     assert mask[1].all()
     assert some.flatten().tolist() == [True, False]
-    assert sdpa.merge_mask(make(lengths=torch.tensor([7, 2]), fewest=2).limits, 2.0, torch.float64)[1] is None
+    assert sdpa.merge_mask(make(lengths=torch.tensor([7, 2]), min_length=2).limits, 2.0, torch.float64)[1] is None
 
 
 def test_a_bias_is_divided_by_the_temperature_and_stays_finite():

@@ -8,7 +8,6 @@ import torch
 from regard.kernels import reference
 from regard.kernels.operations.linear import (
     LARGE,
-    LINEAR,
     WORK,
     Linear,
     describe,
@@ -17,24 +16,9 @@ from regard.kernels.operations.linear import (
     pack_weights,
     store,
 )
-from regard.kernels.table import COMPILING, Request
+from regard.kernels.table import Request
 
-CPU = LINEAR.rows[0]
 LAID = Request("cpu", (torch.float32, torch.float32))
-REFUSED = {
-    "device": ({"device": "cuda"}, "it runs on cpu, not on cuda"),
-    "input": ({"dtypes": (torch.float64, torch.float32)}, "it takes float32, not float64"),
-    "weight": ({"dtypes": (torch.float32, torch.bfloat16)}, "it takes float32, not bfloat16"),
-    "compiled": ({"features": (COMPILING,)}, "it does not serve tracing by torch.compile"),
-    "new": ({"features": ("something new",)}, "it does not serve something new"),
-}
-
-
-@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_refused(change, words):
-    assert CPU.serves(LAID)
-    assert CPU.refusal(LAID._replace(**change)) == words
-    assert not CPU.serves(LAID._replace(**change))
 
 
 def test_calls_are_described():

@@ -1,30 +1,11 @@
 """Who finds the top tokens: a kernel on CUDA for few of them, the plain expression elsewhere."""
 
-import pytest
 import torch
 
-from regard.kernels.operations.top_tokens import MAX_TOKENS, TOP_TOKENS, describe, top_tokens
+from regard.kernels.operations.top_tokens import describe, top_tokens
 from regard.kernels.table import Request
 
 END = 2
-TRITON = TOP_TOKENS.rows[0]
-ON_CUDA = Request("cuda", (torch.bfloat16,), (), {"tokens": MAX_TOKENS, "vocabulary": MAX_TOKENS})
-REFUSED = {
-    "device": ({"device": "cpu"}, "it runs on cuda, not on cpu"),
-    "dtype": ({"dtypes": (torch.float64,)}, "it takes float32, float16 and bfloat16, not float64"),
-    "many": ({"sizes": {"tokens": 33, "vocabulary": 99}}, "tokens: 33 given, expected at most 32"),
-    "more than there are": ({"sizes": {"tokens": 5, "vocabulary": 4}}, "more tokens than there are"),
-    "new": ({"features": ("something new",)}, "it does not serve something new"),
-}
-
-
-@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_the_kernel_refuses(change, words, monkeypatch):
-    monkeypatch.setattr("regard.kernels.triton.INSTALLED", True)
-    assert TRITON.serves(ON_CUDA)
-    assert TRITON.refusal(ON_CUDA._replace(**change)) == words
-    monkeypatch.setattr("regard.kernels.triton.INSTALLED", False)
-    assert TRITON.refusal(ON_CUDA) == "Triton is not installed"
 
 
 def test_calls_are_described():

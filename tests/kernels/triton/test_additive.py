@@ -1,18 +1,19 @@
 """Additive attention in Triton: the reference's contexts and every gradient, under every limit it serves."""
 
 import statistics
-from contextlib import contextmanager
+from functools import partial
 
 import interpreted  # noqa: F401
 import pytest
 import torch
+from kernels import cases
+from kernels.cases import call_of, error
 
 pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths
 from regard.kernels import backends, reference
 from regard.kernels.features import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
-from regard.kernels.reference import Call
-from regard.kernels.span_limits import SpanLimits, Window
+from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
 from regard.kernels.triton import additive as fused
 from regard.kernels.triton import additive_backward as backward
@@ -31,16 +32,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(backward, "SWEEP", {**backward.SWEEP, "OR": 2, "OT": 8, "DR": 2, "DT": 4})
 
 
-@contextmanager
-def poisoned():
-    """What is allocated and not written is NaN."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
 def draw(batch, n, m, h, dv, dtype=torch.float32, spread=1.0, heads=None):
     query, keys = (spread * torch.randn(*batch, size, h, device=DEVICE) for size in (n, m))
     values = torch.randn(*batch, m, dv, device=DEVICE)
@@ -48,41 +39,15 @@ def draw(batch, n, m, h, dv, dtype=torch.float32, spread=1.0, heads=None):
     return [x.to(dtype).requires_grad_() for x in (query, keys, values, vector)]
 
 
-def call_of(inputs, temperature=1.0, **limits):
-    query, keys, values, vector = inputs
-    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
-    return Call(
-        query,
-        keys,
-        values,
-        SpanLimits(query.shape[-2], keys.shape[-2], DEVICE, tuple(batch), **limits),
-        compare=lambda asked, projected: reference.additive_scores(asked, projected, vector),
-        weigh=lambda scores, mask: reference.softmax(scores, mask, temperature),
-        vector=vector,
-        temperature=temperature,
-    )
+def additive_call(inputs, **options):
+    return call_of(*inputs, **options)
 
 
-def results(attend, inputs, cotangent=None, **options):
-    """The context and the gradients of all inputs."""
-    context = attend(call_of(inputs, **options))
-    if cotangent is None:
-        torch.manual_seed(len(inputs))
-        cotangent = torch.randn(context.shape, device=DEVICE)
-    return context, *torch.autograd.grad(context, inputs, cotangent.to(context.dtype))
-
-
-def error(found, exact):
-    """Relative; beside numbers that are all but zero, against a tenth each."""
-    return ((found.double() - exact).norm() / exact.norm().clamp_min(0.1 * exact.numel() ** 0.5)).item()
+results = partial(cases.results, additive_call)
 
 
 def check(inputs, tolerance=2e-5, **options):
-    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
-    with poisoned():
-        found = results(fused.attend, inputs, **options)
-    for name, one, wanted in zip(NAMES, found, exact, strict=True):
-        assert error(one, wanted) <= tolerance, f"{name}: {error(one, wanted)}"
+    cases.check(additive_call, fused.attend, inputs, tolerance, **options)
 
 
 @pytest.mark.parametrize("shape", [((), 1, 1, 1, 1), ((1,), 33, 18, 9, 17), ((2, 2), 1, 7, 6, 20), ((1,), 7, 1, 63, 7)])
@@ -170,10 +135,10 @@ def test_padding_changes_nothing():
 def test_few_rows_at_a_time_without_gradients(monkeypatch):
     inputs = draw((2, 2), 5, 18, 6, 4, heads=2)
     mask = torch.rand(2, 1, 5, 18, device=DEVICE) > 0.4
-    whole = fused.attend(call_of(inputs, masks=(mask,))).detach()
+    whole = fused.attend(additive_call(inputs, masks=(mask,))).detach()
     with torch.no_grad():
         monkeypatch.setattr(forward, "ROOM", 1)
-        parts = fused.attend(call_of(inputs, masks=(mask,)))
+        parts = fused.attend(additive_call(inputs, masks=(mask,)))
     torch.testing.assert_close(parts, whole, rtol=0, atol=0)
 
 
@@ -262,12 +227,12 @@ def test_rows_at_once_are_whole_groups_that_have_room(group, monkeypatch):
             assert step * size <= 1000 or step == group
             assert step == rows or (step + group) * size > 1000  # as many as there is room for
     block = forward.BLOCK
-    assert [forward.padded(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
+    assert [forward.pad_size(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
 
 
 def test_limits_as_the_kernels_take_them():
     inputs = draw((2, 3), 5, 7, 4, 3)
-    call = call_of(
+    call = additive_call(
         inputs, lengths=torch.tensor([[7], [2]], device=DEVICE), causal=2, masks=(torch.ones(5, 7, device=DEVICE) > 0,)
     )
     lengths, causal, start, centre, middle, radius, mask = fused.limit_arguments(call, (2, 3))
@@ -275,7 +240,7 @@ def test_limits_as_the_kernels_take_them():
     assert lengths.is_contiguous()
     assert (causal, start, centre, middle, radius) == (None, 2, None, 0, -1)
     assert mask.shape == (2, 3, 5, 7)
-    call = call_of(inputs, window=Window(4, start=torch.tensor([[1], [6]], device=DEVICE)))
+    call = additive_call(inputs, window=Window(4, start=torch.tensor([[1], [6]], device=DEVICE)))
     lengths, causal, start, centre, middle, radius, mask = fused.limit_arguments(call, (2, 3))
     assert (lengths, causal, start, middle, radius, mask) == (None, None, forward.NONE, 0, 4, None)
     assert centre.tolist() == [1, 1, 1, 6, 6, 6]

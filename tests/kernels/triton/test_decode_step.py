@@ -6,33 +6,20 @@ from types import SimpleNamespace
 import interpreted  # noqa: F401
 import pytest
 import torch
+from kernels.cases import call_of
 
-from regard.kernels.reference import Call, attend, softmax
-from regard.kernels.span_limits import SpanLimits
+from regard.kernels.reference import attend
 
 step = pytest.importorskip("regard.kernels.triton.decode_step")
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")  # interpreted
+SCALE = 0.37
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
 
 def normal(*shape, dtype=torch.float32):
     return torch.randn(*shape, device=DEVICE, dtype=torch.float32).to(dtype)
-
-
-def call_of(query, keys, values, lengths, scale=0.37):
-    limits = SpanLimits(query.shape[-2], keys.shape[-2], query.device, tuple(query.shape[:-2]), lengths=lengths)
-    return Call(
-        query,
-        keys,
-        values,
-        limits,
-        compare=lambda q, k: scale * q @ k.mT,
-        weigh=softmax,
-        scale=scale,
-        temperature=1.0,
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if CUDA else [torch.float32])
@@ -42,9 +29,9 @@ def test_a_few_queries_are_the_reference(n, m, d, dv, dtype):
     query = normal(s, n, a, d, dtype=dtype).transpose(1, 2)  # as projections leave them
     keys, values = normal(s, m, a, d, dtype=dtype).transpose(1, 2), normal(s, a, m, dv, dtype=dtype)
     for lengths in (None, torch.tensor([[m], [0], [max(1, m - 3)]], device=DEVICE)):
-        found = step.attend(call_of(query, keys, values, lengths))
+        found = step.attend(call_of(query, keys, values, scale=SCALE, lengths=lengths))
         wide = (x.double() for x in (query, keys, values))
-        expected = attend(call_of(*wide, lengths))
+        expected = attend(call_of(*wide, scale=SCALE, lengths=lengths))
         torch.testing.assert_close(found.double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
         if lengths is not None:
             assert not found[1].any()  # nothing to look at
@@ -53,9 +40,9 @@ def test_a_few_queries_are_the_reference(n, m, d, dv, dtype):
 def test_what_is_not_there_is_not_read():
     query, keys, values = normal(2, 1, 3, 8), normal(2, 1, 9, 8), normal(2, 1, 9, 8)
     lengths = torch.tensor([[4], [9]], device=DEVICE)
-    before = step.attend(call_of(query, keys, values, lengths))
+    before = step.attend(call_of(query, keys, values, scale=SCALE, lengths=lengths))
     keys[0, :, 4:], values[0, :, 4:] = torch.nan, torch.inf
-    assert torch.equal(step.attend(call_of(query, keys, values, lengths)), before)
+    assert torch.equal(step.attend(call_of(query, keys, values, scale=SCALE, lengths=lengths)), before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if CUDA else [torch.float32])
@@ -107,4 +94,4 @@ def test_a_full_row_writes_over_its_last_place():
 
 def test_nothing_to_do():
     empty = SimpleNamespace(query=normal(0, 2, 1, 8), keys=normal(0, 2, 3, 8), values=normal(0, 2, 3, 8))
-    assert step.attend(call_of(empty.query, empty.keys, empty.values, None)).shape == (0, 2, 1, 8)
+    assert step.attend(call_of(empty.query, empty.keys, empty.values, scale=SCALE)).shape == (0, 2, 1, 8)

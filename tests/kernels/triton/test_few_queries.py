@@ -5,7 +5,7 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.attention import Additive, Attention, Lengths
+from regard.attention import Additive, Attention, Lengths, Prepared
 from regard.kernels import backends, reference
 from regard.kernels.features import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
 from regard.kernels.reference import softmax
@@ -36,6 +36,10 @@ def expected(query, keys, values, vector, lengths=None, temperature=1.0):
     return weights @ values, weights
 
 
+def close(found, wanted):
+    torch.testing.assert_close(tuple(one.double() for one in found), wanted, **CLOSE)
+
+
 def poisoned(query, keys, values):
     return (
         torch.full((*query.shape[:2], values.shape[2]), torch.nan, dtype=values.dtype, device=values.device),
@@ -56,8 +60,7 @@ def test_it_is_the_reference(n, m, h, dv):
         found = few_queries.look(query, keys, values, vector, limit, 0.7, context=context, weights=weights)
         assert found[0] is context
         assert found[1] is weights
-        for one, other in zip(found, wanted, strict=True):
-            torch.testing.assert_close(one.double(), other, **CLOSE)
+        close(found, wanted)
         again = few_queries.look(query, keys, values, vector, limit, 0.7)
         assert torch.equal(again[0], context)
         assert torch.equal(again[1], weights)
@@ -65,8 +68,7 @@ def test_it_is_the_reference(n, m, h, dv):
 
 def test_wide_hidden_layers_go_in_blocks():
     inputs = draw(1, 2, 5, 1029, 4)
-    for one, other in zip(few_queries.look(*inputs), expected(*inputs), strict=True):
-        torch.testing.assert_close(one.double(), other, **CLOSE)
+    close(few_queries.look(*inputs), expected(*inputs))
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -75,8 +77,7 @@ def test_few_rows_of_many_keys_are_split(monkeypatch, n):
     inputs = draw(3, n, 300, 9, 70)
     inputs[-1][1] = 0
     inputs[-1][2] = 5
-    for one, other in zip(few_queries.look(*inputs), expected(*inputs), strict=True):
-        torch.testing.assert_close(one.double(), other, **CLOSE)
+    close(few_queries.look(*inputs), expected(*inputs))
 
 
 def test_strides_are_taken_as_they_are():
@@ -109,7 +110,7 @@ def test_a_call_with_heads_and_a_batch():
     span = Lengths(torch.tensor([[7, 1, 0], [3, 2, 7]]))
     with torch.no_grad():
         prepared = attention.prepare(keys)
-        call = attention.resolve_call(attention.score.ask(query), prepared, query, span, False)
+        call = attention.resolve_call(attention.score.project_query(query), prepared, query, span, False)
         torch.testing.assert_close(few_queries.attend(call), backends.reference.attend(call), **CLOSE)
 
 
@@ -188,3 +189,46 @@ def test_gradients_step_by_step_are_the_references(r, n, m, h, dv, watched):
         # By the size of the whole: what cancels to little has the rounding of what it cancelled from.
         scale = max(1.0, float(other.abs().max()))
         torch.testing.assert_close(one.double().cpu() / scale, other / scale, **CLOSE_GRADIENTS)
+
+
+# ---- at the sizes of a search, in half and single precision, and in a CUDA graph
+
+
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("r", "n", "m"), [(256, 1, 25), (256, 5, 25), (300, 16, 128), (4, 5, 1500)])
+def test_real_sizes(dtype, r, n, m):
+    query, keys, values = (torch.randn(r, *s, device="cuda").to(dtype) for s in ((n, 512), (m, 512), (m, 1024)))
+    vector, lengths = torch.randn(512, device="cuda") / 4, torch.randint(0, m + 1, (r,), device="cuda")
+    context, weights = few_queries.look(query, keys, values, vector, lengths)
+    some = slice(0, r, max(1, r // 4))
+    there = (torch.arange(m, device="cuda") < lengths[some, None])[:, None]
+    scores = reference.additive_scores(query[some].double(), keys[some].double(), vector.double())
+    wanted = softmax(scores, there.expand_as(scores))
+    torch.testing.assert_close(weights[some].double(), wanted, rtol=0, atol=1e-3)
+    torch.testing.assert_close(context[some].double(), wanted @ values[some].double(), rtol=0, atol=TOLERANCE[dtype])
+    again = few_queries.look(query, keys, values, vector, lengths)
+    assert torch.equal(again[0], context)
+    assert torch.equal(again[1], weights)
+
+
+@pytest.mark.gpu
+def test_it_serves_an_attention_and_replays():
+    attention = Attention(Additive(64, 96, hidden=128)).cuda()
+    query, keys = torch.randn(33, 5, 64, device="cuda"), torch.randn(33, 40, 96, device="cuda")
+    length = torch.randint(0, 41, (33,), device="cuda")
+    with torch.no_grad():
+        made = attention.prepare(keys)
+        prepared = Prepared(made.keys, made.values, attention, length)
+        assert attention.backend(query, prepared) == "few-queries-additive"
+        attention(query, prepared)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = attention(query, prepared)
+        query.normal_()
+        length.random_(0, 41)
+        graph.replay()
+        assert torch.equal(found, attention(query, prepared))

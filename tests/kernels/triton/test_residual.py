@@ -8,6 +8,7 @@ from regard.kernels import reference
 from regard.kernels.operations.dropout import residual
 from regard.kernels.triton import residual as triton
 from regard.kernels.triton.dropout import draw_seed, dropout
+from regard.kernels.triton.residual import Residual
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5
@@ -31,7 +32,7 @@ def compare(inputs, p, tolerance, use=(True, True), rows=None):
     """Results and gradients, beside the reference's in float64; `use` says which results have a gradient."""
     seed = draw_seed(DEVICE)
     x, y, bias, weight, shift = inputs
-    found = triton.residual(x, y, bias, p, weight, shift, EPS, seed=seed if p else None)
+    found = Residual.apply(x, y, bias, p, weight, shift, EPS, seed if p else None, y.dtype)
     assert found[0].dtype == x.dtype
     exact = [None if t is None else t.detach().double().requires_grad_() for t in inputs]
     keep = recover(x.shape, p, seed)
@@ -85,9 +86,9 @@ def test_narrow_branches(stream, p):
 
 def test_the_norm_may_have_another_dtype():
     x, y, bias, weight, shift = draw((5, 16), torch.float32, torch.bfloat16)
-    together, normed = triton.residual(x, y, bias, 0.0, weight, shift, EPS, seed=None)
+    together, normed = Residual.apply(x, y, bias, 0.0, weight, shift, EPS, None, y.dtype)
     assert (together.dtype, normed.dtype) == (torch.float32, torch.bfloat16)
-    wide = triton.residual(x, y, bias, 0.0, weight, shift, EPS, seed=None, dtype=torch.float32)[1]
+    wide = Residual.apply(x, y, bias, 0.0, weight, shift, EPS, None, torch.float32)[1]
     torch.testing.assert_close(normed.float(), wide, rtol=2**-8, atol=0)  # half a bit of eight
 
 
@@ -101,22 +102,23 @@ def test_nothing_is_left_unwritten(monkeypatch):
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
     inputs = draw((17, 63))
-    found = triton.residual(*inputs[:3], P, *inputs[3:], EPS, seed=draw_seed(DEVICE))
+    found = Residual.apply(*inputs[:3], P, *inputs[3:], EPS, draw_seed(DEVICE), torch.float32)
     for tensor in (*found, *torch.autograd.grad([f.sum() for f in found], inputs)):
         assert torch.isfinite(tensor).all()
 
 
 def test_rows_do_not_know_each_other():
     inputs, seed = draw((20, 40)), draw_seed(DEVICE)
-    whole = triton.residual(*inputs[:3], P, *inputs[3:], EPS, seed=seed)
-    part = triton.residual(inputs[0][:11], inputs[1][:11], inputs[2], P, *inputs[3:], EPS, seed=seed)
+    whole = Residual.apply(*inputs[:3], P, *inputs[3:], EPS, seed, torch.float32)
+    part = Residual.apply(inputs[0][:11], inputs[1][:11], inputs[2], P, *inputs[3:], EPS, seed, torch.float32)
     assert all(torch.equal(one[:11], other) for one, other in zip(whole, part, strict=True))
 
 
 def test_another_seed_drops_others_and_none_draws_one():
     inputs = draw((20, 40))
     one, two, three = (
-        triton.residual(*inputs[:3], 0.5, *inputs[3:], EPS, seed=seed)[0] for seed in (draw_seed(DEVICE), None, None)
+        Residual.apply(*inputs[:3], 0.5, *inputs[3:], EPS, seed, torch.float32)[0]
+        for seed in (draw_seed(DEVICE), None, None)
     )
     assert not torch.equal(one, two)
     assert not torch.equal(two, three)
@@ -124,7 +126,7 @@ def test_another_seed_drops_others_and_none_draws_one():
 
 def test_no_rows():
     inputs = draw((0, 8))
-    found = triton.residual(*inputs[:3], P, *inputs[3:], EPS, seed=None)
+    found = Residual.apply(*inputs[:3], P, *inputs[3:], EPS, None, torch.float32)
     for slope in torch.autograd.grad([f.sum() for f in found], inputs):
         assert not slope.any()
 

@@ -8,6 +8,8 @@ from kernels.cases import draw_recurrence, recur_plainly
 pytest.importorskip("triton")
 from regard.kernels import reference
 from regard.kernels.triton import rnnsearch as triton
+from regard.models import RNNSearchConfig, Tokens
+from regard.models.rnnsearch import RNNSearchModel
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CLOSE = {"rtol": 5e-3, "atol": 5e-3} if torch.cuda.is_available() else {"rtol": 2e-4, "atol": 2e-5}
@@ -71,3 +73,70 @@ def test_the_matrix_of_a_gru_keeps_state_and_context_apart():
     torch.testing.assert_close(torch.cat([r, z]), (recurrent @ s + read @ c)[:4])
     torch.testing.assert_close(inner, (recurrent @ s)[4:])
     torch.testing.assert_close(proposed, (read @ c)[4:])
+
+
+# ---- a model trained by it has the loop's loss and gradients, eager and replayed
+
+
+def build(cell):
+    torch.manual_seed(0)
+    config = RNNSearchConfig(cell=cell, size=64, embedding=64, hidden=64, maxout=64, layers=2, dropout=0.0)
+    model = RNNSearchModel(config, 50, 50).cuda()
+    source = Tokens.of(torch.randint(50, (9, 13)).cuda(), torch.randint(1, 14, (9,)).cuda())
+    target = Tokens.of(torch.randint(50, (9, 11)).cuda(), torch.randint(1, 12, (9,)).cuda())
+    return model, source, target
+
+
+def loss(model, source, target, half):
+    with torch.autocast("cuda", torch.bfloat16, enabled=half):
+        hidden, extra = model.decode(model.encode(source), target)
+    return (hidden.float() * target.real[..., None]).square().sum(), extra
+
+
+def gradients(model, total):
+    return torch.autograd.grad(total, [p for n, p in model.named_parameters() if not n.startswith("readout")])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-3), (True, 0.15)])
+@pytest.mark.usefixtures("without_tf32")
+def test_it_is_the_loop(cell, half, tolerance):
+    model, source, target = build(cell)
+    found, extra = loss(model, source, target, half)
+    assert extra["weights"].shape == (9, 11, 13)
+    assert model.gives_weights
+    hook = model.attention.register_forward_hook(lambda *_: None)
+    wanted, extra = loss(model, source, target, False)
+    hook.remove()
+    assert not extra
+    torch.testing.assert_close(found, wanted, rtol=tolerance / 5, atol=0)
+    for one, other in zip(gradients(model, found), gradients(model, wanted), strict=True):
+        assert (one - other).norm() <= tolerance * other.norm().clamp(min=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_replayed_step_is_the_eager_one(cell):
+    model, source, target = build(cell)
+
+    def step():
+        total, _ = loss(model, source, target, True)
+        return total.detach(), gradients(model, total)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        total, found = step()
+    source.ids.copy_(torch.randint(50, source.ids.shape))
+    source.lengths.copy_(torch.randint(1, 14, (9,)))
+    graph.replay()
+    wanted, expected = step()
+    torch.testing.assert_close(total, wanted, rtol=1e-6, atol=0)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -1,22 +1,24 @@
 """Local-p in Triton: the reference's contexts and every gradient, the centre's too; only windows are touched."""
 
+from functools import partial
+
 import interpreted  # noqa: F401
 import pytest
 import torch
+from kernels import cases
+from kernels.cases import call_of
 
 pytest.importorskip("triton")
 from regard.attention import Additive, Attention, General, Lengths, Predictive
 from regard.errors import BackendError
-from regard.kernels import backends, reference
+from regard.kernels import backends
 from regard.kernels.features import BILINEAR, CENTRES, SOFTMAX, WINDOW
-from regard.kernels.reference import Call
-from regard.kernels.span_limits import SpanLimits, Window
+from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
 from regard.kernels.triton import window as predicted
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")  # interpreted
-NAMES = ("context", "query", "keys", "values", "centre", "vector")
 SCALE = 0.3
 
 
@@ -28,50 +30,17 @@ def draw(batch, n, m, d, dv, dtype=torch.float32, heads=None, scored="additive")
     return [x.requires_grad_() for x in inputs]
 
 
-def call_of(inputs, radius=2, sigma=1.0, temperature=1.0, **limits):
+def window_call(inputs, radius=2, sigma=1.0, **options):
     query, keys, values, centre, *vector = inputs
     window = Window(radius, centre=centre, sigma=sigma)
-
-    def compare(asked, projected):
-        return (
-            reference.additive_scores(asked, projected, vector[0])
-            if vector
-            else reference.bilinear_scores(asked, projected, SCALE)
-        )
-
-    return Call(
-        query,
-        keys,
-        values,
-        SpanLimits(query.shape[-2], keys.shape[-2], DEVICE, tuple(query.shape[:-2]), window=window, **limits),
-        compare=compare,
-        weigh=lambda scores, mask: reference.softmax(scores, mask, temperature),
-        scale=1.0 if vector else SCALE,
-        vector=vector[0] if vector else None,
-        temperature=temperature,
-    )
+    return call_of(query, keys, values, *vector, scale=1.0 if vector else SCALE, window=window, **options)
 
 
-def results(attend, inputs, **options):
-    context = attend(call_of(inputs, **options))
-    torch.manual_seed(len(inputs))
-    cotangent = torch.randn(context.shape, device=DEVICE).to(context.dtype)
-    return context, *torch.autograd.grad(context, inputs, cotangent, materialize_grads=True)
+results = partial(cases.results, window_call)
 
 
-def error(found, exact):
-    return ((found.double() - exact).norm() / exact.norm().clamp_min(0.1 * exact.numel() ** 0.5)).item()
-
-
-def check(inputs, tolerance=2e-5 if not CUDA else 1e-3, **options):
-    exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
-    torch.use_deterministic_algorithms(True, warn_only=True)  # what is allocated and not written is NaN
-    try:
-        found = results(predicted.attend, inputs, **options)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    for name, one, wanted in zip(NAMES, found, exact, strict=False):
-        assert error(one, wanted) <= tolerance, f"{name}: {error(one, wanted)}"
+def check(inputs, tolerance=1e-3 if CUDA else 2e-5, **options):
+    cases.check(window_call, predicted.attend, inputs, tolerance, **options)
 
 
 def rows(*numbers):
@@ -116,11 +85,11 @@ def test_only_the_window_is_touched():
     inputs = draw((1,), 2, 40, 5, 4, scored="bilinear")
     with torch.no_grad():
         inputs[3].copy_(torch.tensor([[10.3, 12.9]]))
-        before = predicted.attend(call_of(inputs))
+        before = predicted.attend(window_call(inputs))
         for x in inputs[1:3]:
             x[:, :8] = torch.nan
             x[:, 16:] = torch.nan
-        assert torch.equal(predicted.attend(call_of(inputs)), before)
+        assert torch.equal(predicted.attend(window_call(inputs)), before)
 
 
 def test_the_same_bits_twice():
@@ -132,7 +101,7 @@ def test_the_same_bits_twice():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
     inputs = draw((1,), 7, 13, 16, 16, dtype=dtype)
-    assert predicted.attend(call_of(inputs)).dtype == dtype
+    assert predicted.attend(window_call(inputs)).dtype == dtype
     check(inputs, tolerance=3e-2)
 
 
@@ -175,7 +144,7 @@ def test_attention_takes_it(score):
 @pytest.mark.parametrize("radius", [0, 1, 10, 62, backends.PREDICTED_RADIUS])
 def test_a_window_fits_one_program(radius):
     cut = predicted.blocks(radius)
-    assert cut["BW"] >= predicted.wide(radius) == 2 * radius + 3
+    assert cut["BW"] >= predicted.window_size(radius) == 2 * radius + 3
     assert cut["BW"] & (cut["BW"] - 1) == 0
     assert cut["BW"] <= 256
     assert 16 <= cut["BD"] <= 128

@@ -70,7 +70,7 @@ def address(step: HeadStep) -> Addressing:
     where = heads.steer(step.hidden)[0, : 2 * heads.heads * heads.place].unflatten(-1, (2 * heads.heads, heads.place))
     key, gate, shifts, power = where.split([heads.width + 1, 1, heads.shifts, 1], -1)  # as `MemoryHeads.address` does
     strength, gate, shifts, power = F.softplus(key[:, -1:]), gate.sigmoid(), shifts.softmax(-1), 1 + F.softplus(power)
-    scores = heads.content(key[None], heads.content.project(step.before.memory[:1]))[0]
+    scores = heads.content(key[None], heads.content.project_keys(step.before.memory[:1]))[0]
     content = scores.softmax(-1)
     gated = torch.lerp(step.before.weights[0], content, gate)
     shifted = shift_weights(gated[None], shifts[None])[0]

@@ -130,8 +130,8 @@ def resolve_call(
             query, keys, values = projected
             table = None if module.rotary is None else module.rotary_table(keys, start if own else 0, span, not own)
             raw = module.split_heads(query, None if module.rotary is None else module.rotary_table(query, start, span))
-            projected_query = module.attention.score.ask(raw)
-            keys = module.attention.score.project(module.split_heads(keys, table))
+            projected_query = module.attention.score.project_query(raw)
+            keys = module.attention.score.project_keys(module.split_heads(keys, table))
             prepared = Prepared(keys, module.split_heads(values), module)
         inner = module.attention
         call = inner.resolve_call(projected_query, prepared, x, join(inner.span, span), heads=True)
@@ -149,7 +149,7 @@ def resolve_call(
         arguments = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
     span = arguments.get("span")
     query, prepared = inner.check_inputs(arguments["query"], arguments["keys"], arguments.get("values"))
-    call = inner.resolve_call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
+    call = inner.resolve_call(inner.score.project_query(query), prepared, query, join(inner.span, span), heads=False)
     return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
 
 

@@ -128,10 +128,10 @@ def kernel_order(call: Call, masked: bool) -> list[SDPBackend]:
 
 
 def attend_few_queries(call: Call) -> Tensor:
-    """Compute the reference's sum."""
+    """Compute the reference's sum by two plain products."""
     limits, temperature = call.limits, call.temperature
     scores = bilinear_scores(call.query, call.keys, call.scale / temperature)
-    if isinstance(limits, SharedLimits):
+    if isinstance(limits, SharedLimits):  # those of a step are its own, and it is too short for two calls more
         what = "few queries", scores.dtype, temperature
         mask, some = limits.remember(what, lambda: merge_mask(limits, temperature, scores.dtype))
     else:

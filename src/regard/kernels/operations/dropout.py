@@ -186,7 +186,8 @@ def residual(
     if RESIDUAL.choose(describe_residual(x, y)).name == "triton":
         from regard.kernels.triton import residual as triton
 
-        return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
+        made = triton.Residual.apply(x, y, bias, p, norm_weight, norm_bias, eps, seed, dtype or y.dtype)
+        return made[0], made[1]
     together = dropout_add(x, (y if bias is None else y + bias).to(x.dtype), p)
     if norm_weight is None:
         return together, None

@@ -160,17 +160,9 @@ class RunTapes(torch.autograd.Function):
     """All steps of a layer, with their backward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        projected: Tensor,
-        recurrent: Tensor,
-        added: Tensor | None,
-        word_queries: Tensor | None,
-        summary: Any,  # these four are tensors where `asked` is one
-        entry: Any,
-        bias: Any,
-        vector: Any,
-    ) -> Tensor:
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Run the forward pass on what `run_tapes` is given, the score in its four parts."""
+        projected, recurrent, added, word_queries, summary, entry, bias, vector = inputs
         (n, b, _), d = projected.shape, recurrent.shape[-1]
         new = projected.new_empty
         tapes, reads, gates, tanh_cell = new(n, b, 2 * d), new(n, b, 2 * d), new(n, b, 4 * d), new(n, b, d)

@@ -60,7 +60,7 @@ def half_linear_with_input(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> tuple[Float[Tensor, "t d"], Float[Tensor, "t e"]]:
     """Compute x Wᵀ + b, and return x too, for others that read it."""
-    result, on = Product.apply(x, weight, bias)
+    result, on = Products.apply(weight, bias, (len(weight),), x)
     return result, on
 
 
@@ -68,80 +68,49 @@ def half_linear_pair(
     x: Float[Tensor, "t e"], memory: Float[Tensor, "u e"], weight: Float[Tensor, "d e"], bias: Tensor | None, first: int
 ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "u q"], Float[Tensor, "t e"], Float[Tensor, "u e"]]:
     """Multiply x with the first rows of a weight and a memory with the others; return both inputs too."""
-    one, other, x, memory = Products.apply(x, memory, weight, bias, first)
+    one, other, x, memory = Products.apply(weight, bias, (first, len(weight) - first), x, memory)
     return one, other, x, memory
 
 
-class Product(torch.autograd.Function):
-    """A product x Wᵀ + b: one matrix product forward, two backward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        narrow = to_half(weight, x.dtype)
-        ctx.save_for_backward(x, narrow)
-        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        return forward(x, narrow, None if bias is None else to_half(bias, x.dtype)), x
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, beside: Tensor | None) -> tuple[Tensor | None, ...]:
-        if grad is None:
-            return beside, None, None
-        x, narrow = ctx.saved_tensors
-        dtype, bias_dtype = ctx.dtypes
-        d_x = input_gradient(grad, narrow, beside) if ctx.needs_input_grad[0] else None
-        d_weight = None
-        if ctx.needs_input_grad[1]:  # it may be frozen
-            d_weight = grad.new_empty(narrow.shape, dtype=dtype)
-            weight_gradient(grad, x, d_weight)
-        d_bias = sums(grad).to(bias_dtype) if bias_dtype is not None and ctx.needs_input_grad[2] else None
-        return d_x, d_weight, d_bias
-
-
 class Products(torch.autograd.Function):
-    """Two products with rows of one weight, whose gradient is one tensor."""
+    """Products x Wᵀ + b of one input, or of several with rows of W each: W's gradient is one tensor."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None, first: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, rows: tuple[int, ...], *inputs: Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        narrow = to_half(weight, x.dtype)
-        shift = None if bias is None else to_half(bias, x.dtype)
-        ctx.save_for_backward(x, memory, narrow)
-        ctx.dtypes, ctx.first = (weight.dtype, None if bias is None else bias.dtype), first
-        return (
-            forward(x, narrow[:first], None if shift is None else shift[:first]),
-            forward(memory, narrow[first:], None if shift is None else shift[first:]),
-            x,
-            memory,
+        dtype = inputs[0].dtype
+        narrow = to_half(weight, dtype)
+        biases = [None] * len(rows) if bias is None else to_half(bias, dtype).split(rows)
+        ctx.save_for_backward(narrow, *inputs)
+        ctx.rows, ctx.dtypes = rows, (weight.dtype, None if bias is None else bias.dtype)
+        products = (
+            torch.mm(x, w.t()) if b is None else torch.addmm(b, x, w.t())
+            for x, w, b in zip(inputs, narrow.split(rows), biases, strict=True)
         )
+        return *products, *inputs
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, grad: Tensor | None, other: Tensor | None, beside: Tensor | None, beside_memory: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        x, memory, narrow = ctx.saved_tensors
-        (dtype, bias_dtype), first = ctx.dtypes, ctx.first
-        grad = x.new_zeros(len(x), first) if grad is None else grad
-        other = memory.new_zeros(len(memory), len(narrow) - first) if other is None else other
-        d_x = input_gradient(grad, narrow[:first], beside) if ctx.needs_input_grad[0] else None
-        d_memory = input_gradient(other, narrow[first:], beside_memory) if ctx.needs_input_grad[1] else None
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+        narrow, *inputs = ctx.saved_tensors
+        (dtype, bias_dtype), rows, count = ctx.dtypes, ctx.rows, len(inputs)
+        beside = given[count:]
+        if all(grad is None for grad in given[:count]):
+            return None, None, None, *beside
+        grads = [x.new_zeros(len(x), n) if g is None else g for g, x, n in zip(given, inputs, rows, strict=False)]
+        d_inputs = [
+            input_gradient(grad, w, other) if needed else None
+            for grad, w, other, needed in zip(grads, narrow.split(rows), beside, ctx.needs_input_grad[3:], strict=True)
+        ]
         d_weight = d_bias = None
-        if ctx.needs_input_grad[2]:  # it may be frozen
-            d_weight = grad.new_empty(narrow.shape, dtype=dtype)
-            weight_gradient(grad, x, d_weight[:first])
-            weight_gradient(other, memory, d_weight[first:])
-        if bias_dtype is not None and ctx.needs_input_grad[3]:
-            d_bias = torch.cat([sums(grad), sums(other)]).to(bias_dtype)
-        return d_x, d_memory, d_weight, d_bias, None
-
-
-def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute x Wᵀ + b."""
-    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+        if ctx.needs_input_grad[0]:  # it may be frozen
+            d_weight = narrow.new_empty(narrow.shape, dtype=dtype)
+            for grad, x, out in zip(grads, inputs, d_weight.split(rows), strict=True):
+                weight_gradient(grad, x, out)
+        if bias_dtype is not None and ctx.needs_input_grad[1]:
+            each = [sums(grad) for grad in grads]
+            d_bias = (torch.cat(each) if count > 1 else each[0]).to(bias_dtype)
+        return d_weight, d_bias, None, *d_inputs
 
 
 def input_gradient(grad: Tensor, weight: Tensor, beside: Tensor | None) -> Tensor:

@@ -88,16 +88,9 @@ class ProjectionLoss(torch.autograd.Function):
     """Losses and gradients in one sweep."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        smoothing: float,
-        chunk: int,
-        training: bool,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """Run the forward pass on what `projection_loss` is given, and whether gradients are wanted."""
+        hidden, weight, bias, targets, smoothing, chunk, training = inputs
         wide, exact = torch.promote_types(hidden.dtype, torch.float32), wide_dtype(hidden.device)
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         d_hidden = torch.empty_like(hidden) if needs[0] else None

@@ -49,19 +49,9 @@ class Recurrence(torch.autograd.Function):
     """All steps with their backward pass; the states begin with s_0."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        projected: Tensor,
-        start: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        exists: Tensor,
-        query: Tensor,
-        vector: Tensor,
-        read: Tensor,
-        recurrent: Tensor,
-        bias: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the forward pass on what `recur` is given."""
+        projected, start, keys, values, exists, query, vector, read, recurrent, bias = given
         (b, n, g), (_, m, h), d = projected.shape, keys.shape, start.shape[-1]
         lstm = start.shape[1] == 2
         new = projected.new_empty

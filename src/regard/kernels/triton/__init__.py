@@ -3,6 +3,7 @@
 It comes with torch for CUDA, and Regard runs without it.
 """
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -13,7 +14,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+ATTENTION = "additive", "decode_step", "few_queries", "one_tile", "window"  # files that have an `attend`
 INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.compile looks behind a cache, and warns
+
+
+def __getattr__(name: str) -> Any:
+    """Load a file with an `attend` when it is first used; torch.compile traces this, and not `import_module`."""
+    if name not in ATTENTION:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
 
 
 @cache

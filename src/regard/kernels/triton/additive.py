@@ -16,7 +16,7 @@ from regard.kernels.span_limits import merge_batch
 from regard.kernels.triton import additive_backward as back
 from regard.kernels.triton import additive_forward as forward
 from regard.kernels.triton import operation
-from regard.kernels.triton.additive_forward import NONE, padded
+from regard.kernels.triton.additive_forward import NONE, pad_size
 
 
 def attend(call: Call) -> Tensor:
@@ -84,7 +84,7 @@ def compute(
     """[r n h], [r m h], [r m dv] and [a h] -> contexts [r n dv]; and, where kept, scores and their log-sum-exp."""
     (rows, n, _), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
-    n_pad, m_pad, none = padded(n), padded(m), query.new_empty(0, dtype=torch.float32)
+    n_pad, m_pad, none = pad_size(n), pad_size(m), query.new_empty(0, dtype=torch.float32)
     if context.numel() == 0 or m == 0:
         return context.zero_(), none, none.clone()
     inner = 1 if mask is None else mask.shape[1]
@@ -108,7 +108,7 @@ def shapes(query, keys, values, *others):  # type: ignore[no-untyped-def]
     rows, n, m = query.shape[0], query.shape[1], keys.shape[1]
     context = values.new_empty(rows, n, values.shape[-1])
     save = others[-1] and context.numel() and m
-    sizes = ((rows, padded(n), padded(m)), (rows, padded(n))) if save else ((0,), (0,))
+    sizes = ((rows, pad_size(n), pad_size(m)), (rows, pad_size(n))) if save else ((0,), (0,))
     return context, *(query.new_empty(size, dtype=torch.float32) for size in sizes)
 
 

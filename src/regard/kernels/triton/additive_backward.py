@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from regard.kernels.triton import additive_forward as forward
-from regard.kernels.triton.additive_forward import SAFE, halves, key_range, padded, query_range, structured_limits
+from regard.kernels.triton.additive_forward import SAFE, halves, key_range, pad_size, query_range, structured_limits
 from regard.kernels.triton.arithmetic import power, product, reciprocal, tanh
 
 SWEEP = {"OR": 4, "OT": 4, "DR": 4, "DT": 16, "num_warps": 4, "num_stages": 1}
@@ -25,7 +25,7 @@ GRADIENT = {"BV": 64, "num_warps": 4, "num_stages": 2}
 def weights_backward(grad, values, context, scored, lse, limits, temperature):  # type: ignore[no-untyped-def]
     """Compute the gradient of the scores, [r n m] and [r m n], and of the values."""
     (rows, n, dv), m = context.shape, values.shape[1]
-    n_pad, m_pad = padded(n), padded(m)
+    n_pad, m_pad = pad_size(n), pad_size(m)
     delta = lse.new_empty(lse.shape)
     wide = min(256, max(16, 1 << (dv - 1).bit_length()))
     inner_products[(n_pad // 16, rows)](grad, context, delta, n, dv, n_pad, *grad.stride(), BN=16, BV=wide, num_warps=4)

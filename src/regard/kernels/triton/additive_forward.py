@@ -18,8 +18,11 @@ from regard.kernels.triton.arithmetic import power, product, reciprocal, tanh
 SAFE = tl.constexpr(86.0)  # e^86 < 2^125: its reciprocal is still a normal number
 WIDEST = tl.constexpr(34.0)  # e^68, and 1e7 times that: what an exponential alone may be
 
-BLOCK = 64  # queries and keys of a tile, which are padded to whole tiles
+# A tile's queries and keys: each number that is loaded meets 64 others, and the sums still fit 128 registers a thread.
+# Queries and keys are padded to whole tiles.
+BLOCK = 64
 ROOM = 1 << 28  # bytes of scores held at once where no backward pass needs them
+# QR · KR sums are a thread's own, so that nothing is exchanged between threads before the last hidden unit.
 TILE = {"QR": 8, "QT": 8, "KR": 4, "KT": 16, "num_warps": 4, "num_stages": 1, "maxnreg": 128}  # BLOCK by BLOCK
 SUM = {"BV": 128, "num_warps": 4, "num_stages": 2}
 NONE = -(1 << 62)
@@ -28,7 +31,7 @@ NONE = -(1 << 62)
 # ---- launches
 
 
-def padded(size: int) -> int:
+def pad_size(size: int) -> int:
     """Round a size up to a whole number of blocks."""
     return -(-size // BLOCK) * BLOCK
 
@@ -67,7 +70,7 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
 def raise_exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
     """Compute e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
     rows, n, h = x.shape
-    n_pad, h_pad = padded(n), -(-h // 4) * 4
+    n_pad, h_pad = pad_size(n), -(-h // 4) * 4
     shape = (rows, h_pad // 2, n_pad) if major else (rows, n_pad, h_pad // 2)
     out = x.new_empty(shape, dtype=torch.int64)
     most = x.new_empty((rows, n_pad // BLOCK, h_pad), dtype=torch.float32)
@@ -81,7 +84,7 @@ def raise_exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: boo
 def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-untyped-def]
     """Write all scores within the limits into `out` [r n m], padded, and each tile's part of the log-sum-exp."""
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
-    n_pad, m_pad, h_pad = padded(n), padded(m), -(-h // 4) * 4
+    n_pad, m_pad, h_pad = pad_size(n), pad_size(m), -(-h // 4) * 4
     inverse, cost = (query.new_empty((heads, h_pad), dtype=torch.float32) for _ in range(2))
     top = query.new_empty(heads, dtype=torch.float32)
     block = 1 << (h_pad - 1).bit_length()
@@ -103,7 +106,7 @@ def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-unt
 def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no-untyped-def]
     """Compute contexts and the log-sum-exp of every query's scores."""
     (rows, n, dv), m = out.shape, values.shape[1]
-    n_pad, m_pad = padded(n), padded(m)
+    n_pad, m_pad = pad_size(n), pad_size(m)
     wide = min(SUM["BV"], max(16, 1 << (dv - 1).bit_length()))
     sum_values[(n_pad // BLOCK, -(-dv // wide), rows)](
         scored, *partial, values, out, lse, n, m, dv, n_pad, m_pad, *values.stride(),
@@ -124,7 +127,7 @@ def halves(pair):
 
 @triton.jit
 @no_type_check
-def packed(low, high):
+def pack_halves(low, high):
     """Pack two float32 into 64 bits: the reverse of `halves`."""
     wide = high.to(tl.uint32, bitcast=True).to(tl.uint64) << 32
     return (wide | low.to(tl.uint32, bitcast=True).to(tl.uint64)).to(tl.int64, bitcast=True)
@@ -251,7 +254,7 @@ def exponentials(
         raised = raised * factor[None, :]
     if MAJOR:
         low, high = tl.split(tl.reshape(raised, (BN, BP, 2)))
-        both = packed(low, high) if SCALED else packed(high, low)
+        both = pack_halves(low, high) if SCALED else pack_halves(high, low)
         pairs = h_pad // 2
         p = piece * BP + tl.arange(0, BP)
         there = out + (row * pairs + p[:, None]) * n_pad + i[None, :]

@@ -88,7 +88,7 @@ class Layer(torch.autograd.Function):
 
 def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
     """Return the launch grid: a program for each row, direction and block of the width."""
-    block = min(512, triton.next_power_of_2(d))
+    block = min(512, triton.next_power_of_2(d))  # a thread has eight numbers, 16 bytes of half precision
     return (b, triton.cdiv(d, block), k), {"BLOCK": block, "num_warps": max(1, block // 256)}
 
 
@@ -177,14 +177,14 @@ def sigmoid(x):
 
 @triton.jit
 @no_type_check
-def curved(x):
+def tanh(x):
     """Compute tanh, right to 1e-7."""
     return 2 / (1 + tl.exp(-2 * x)) - 1
 
 
 @triton.jit
 @no_type_check
-def number(at, some):
+def load_wide(at, some):
     """Load some numbers in float32."""
     return tl.load(at, mask=some, other=0.0).to(tl.float32)
 
@@ -233,12 +233,12 @@ def lstm_kernel(
     x += row * x_row + place * x_place + way * x_way + at
     s += way * s_way + row * s_row + at
     gates += way * gate_way + row * gate_row + at
-    i = sigmoid(number(x, some) + number(s, some))
-    f = sigmoid(number(x + d, some) + number(s + d, some))
-    g = curved(number(x + 2 * d, some) + number(s + 2 * d, some))
-    o = sigmoid(number(x + 3 * d, some) + number(s + 3 * d, some))
+    i = sigmoid(load_wide(x, some) + load_wide(s, some))
+    f = sigmoid(load_wide(x + d, some) + load_wide(s + d, some))
+    g = tanh(load_wide(x + 2 * d, some) + load_wide(s + 2 * d, some))
+    o = sigmoid(load_wide(x + 3 * d, some) + load_wide(s + 3 * d, some))
     c = f * tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) + i * g
-    h = o * curved(c)
+    h = o * tanh(c)
     store_four(gates, d, i, f, g, o, some)
     tl.store(after + way * cell_way + row * cell_row + at, c, mask=some)
     tl.store(state + way * state_way + row * state_row + at, h.to(state.dtype.element_ty), mask=some)
@@ -263,17 +263,17 @@ def lstm_backward_kernel(
 ):  # fmt: skip
     row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    i = number(gates, some)
-    f = number(gates + d, some)
-    g = number(gates + 2 * d, some)
-    o = number(gates + 3 * d, some)
+    i = load_wide(gates, some)
+    f = load_wide(gates + d, some)
+    g = load_wide(gates + 2 * d, some)
+    o = load_wide(gates + 3 * d, some)
     earlier = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
-    bent = curved(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
+    bent = tanh(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
     dh = tl.zeros([BLOCK], tl.float32)
     if D_OUTPUT:
-        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
+        dh += load_wide(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += number(carried + way * carried_way + row * carried_row + at, some)
+        dh += load_wide(carried + way * carried_way + row * carried_row + at, some)
     d_cell += way * d_cell_way + row * d_cell_row + at
     dc = tl.load(d_cell, mask=some, other=0.0) + dh * o * (1 - bent * bent)
     tl.store(d_cell, dc * f, mask=some)
@@ -308,14 +308,14 @@ def gru_kernel(
     s += way * s_way + row * s_row + at
     bias += way * 3 * d + at
     gates += way * gate_way + row * gate_row + at
-    r = sigmoid(number(x, some) + number(s, some) + number(bias, some))
-    z = sigmoid(number(x + d, some) + number(s + d, some) + number(bias + d, some))
-    u = number(s + 2 * d, some)
-    u += number(bias + 2 * d, some)
-    put = number(x + 2 * d, some)
+    r = sigmoid(load_wide(x, some) + load_wide(s, some) + load_wide(bias, some))
+    z = sigmoid(load_wide(x + d, some) + load_wide(s + d, some) + load_wide(bias + d, some))
+    u = load_wide(s + 2 * d, some)
+    u += load_wide(bias + 2 * d, some)
+    put = load_wide(x + 2 * d, some)
     if FOURTH:
-        put += number(s + 3 * d, some)
-    proposed = curved(put + r * u)
+        put += load_wide(s + 3 * d, some)
+    proposed = tanh(put + r * u)
     h = proposed + z * (tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0) - proposed)
     store_four(gates, d, r, z, proposed, u, some)
     tl.store(after + way * cell_way + row * cell_row + at, h, mask=some)
@@ -340,17 +340,17 @@ def gru_backward_kernel(
 ):  # fmt: skip
     row, way, at, some, place = locate(lengths, t, d, TURNED, BLOCK)
     gates += way * gate_way + row * gate_row + at
-    r = number(gates, some)
-    z = number(gates + d, some)
-    proposed = number(gates + 2 * d, some)
-    u = number(gates + 3 * d, some)
+    r = load_wide(gates, some)
+    z = load_wide(gates + d, some)
+    proposed = load_wide(gates + 2 * d, some)
+    u = load_wide(gates + 3 * d, some)
     h = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     d_state += way * d_state_way + row * d_state_row + at
     dh = tl.load(d_state, mask=some, other=0.0)
     if D_OUTPUT:
-        dh += number(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
+        dh += load_wide(d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, some)
     if CARRIED:
-        dh += number(carried + way * carried_way + row * carried_row + at, some)
+        dh += load_wide(carried + way * carried_way + row * carried_row + at, some)
     tl.store(d_state, dh * z, mask=some)
     dn = dh * (1 - z) * (1 - proposed * proposed)
     dr = dn * u * r * (1 - r)

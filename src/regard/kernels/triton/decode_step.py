@@ -17,6 +17,8 @@ from regard.kernels.operations.dot import to_four_dimensions
 from regard.kernels.reference import Call
 
 BLOCK = 32  # keys at a time
+# A program has one warp, or two: rows and heads are many, so that enough loads are on their way at once, and a sum
+# within a warp needs no shared memory.
 
 
 def attend(call: Call) -> Tensor:
@@ -50,6 +52,7 @@ def attend(call: Call) -> Tensor:
         if n == 1:
             one_kernel[(first * second,)](*tensors, *sizes, **options, num_warps=1)
         else:
+            # A tensor core's product has at least 16 rows, whatever n is.
             options |= {"QUERIES": 16, "EXACT": query.dtype == torch.float32}
             options |= {"WIDTH": tile(d), "VALUES": tile(dv)}
             some_kernel[(first * second,)](*tensors, *sizes, **options, num_warps=2)
@@ -66,6 +69,17 @@ def tile(width: int) -> int:
 def with_unit_stride(x: Tensor) -> Tensor:
     """Return x with the numbers of a vector side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+@triton.jit
+def merge_block(q, k, v, there, most, total, context):
+    """Merge a block of keys into a query's running softmax: its highest score, its sum, and the sum of values."""
+    score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
+    higher = tl.maximum(most, tl.max(score, 0))
+    weight = tl.exp2(score - higher)
+    fade = tl.exp2(most - higher)
+    context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
+    return higher, total * fade + tl.sum(weight, 0), context
 
 
 @triton.jit
@@ -90,13 +104,7 @@ def one_kernel(
         there = at < end
         k = tl.load(keys + at[:, None] * k2 + i[None, :], mask=there[:, None] & (i[None, :] < D), other=0.0)
         v = tl.load(values + at[:, None] * v2 + j[None, :], mask=there[:, None] & (j[None, :] < DV), other=0.0)
-        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(most, tl.max(score, 0))
-        weight = tl.exp2(score - higher)
-        fade = tl.exp2(most - higher)
-        context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
-        total = total * fade + tl.sum(weight, 0)
-        most = higher
+        most, total, context = merge_block(q, k, v, there, most, total, context)
     context = context / tl.where(total > 0, total, 1.0)
     tl.store(out + first * o0 + second * o1 + j, context.to(out.dtype.element_ty), mask=j < DV)
 
@@ -186,11 +194,5 @@ def follow_kernel(
         place = (lies * heads + head) * size + at
         k = tl.load(keys + place[:, None] * D + i[None, :], mask=there[:, None] & (i[None, :] < D), other=0.0)
         v = tl.load(values + place[:, None] * DV + j[None, :], mask=there[:, None] & (j[None, :] < DV), other=0.0)
-        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(most, tl.max(score, 0))
-        weight = tl.exp2(score - higher)
-        fade = tl.exp2(most - higher)
-        context = context * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
-        total = total * fade + tl.sum(weight, 0)
-        most = higher
+        most, total, context = merge_block(q, k, v, there, most, total, context)
     tl.store(out + (row * heads + head) * DV + j, (context / total).to(out.dtype.element_ty), mask=j < DV)

@@ -141,17 +141,9 @@ class Embed(torch.autograd.Function):
     """An embedding, its position and dropout."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        ids: Tensor,
-        weight: Tensor,
-        scale: float,
-        positions: Tensor,
-        p: float,
-        seed: Tensor | None,
-        table: Tensor,
-        dtype: torch.dtype,
-    ) -> Tensor:
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Run the forward pass on what `embed` is given."""
+        ids, weight, scale, positions, p, seed, table, dtype = inputs
         ids, positions, width = ids.contiguous(), positions.contiguous(), weight.shape[1]
         result = weight.new_empty((*ids.shape, width), dtype=dtype)
         limit, kept_scale = odds(p)

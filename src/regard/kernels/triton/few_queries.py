@@ -12,7 +12,7 @@ so that no step reads and writes a gradient of all keys; that of the values is t
 """
 
 # r rows · n queries, or steps · m keys · h hidden · dv value width · s splits of the keys
-from typing import NamedTuple, no_type_check
+from typing import no_type_check
 
 import torch
 import triton
@@ -37,25 +37,9 @@ def attend(call: Call) -> Tensor:
         lengths = merge_batch(lengths, batch, 0).contiguous()  # a reshape alone may stay a broadcast
     if vector.ndim == 2:
         vector = merge_batch(vector, batch, 1)
-    tensors = (merge_batch(x, batch) for x in (call.query, call.keys, call.values))
-    context, _ = look(*tensors, vector, lengths, call.temperature)
+    query, keys, values = (merge_batch(x, batch) for x in (call.query, call.keys, call.values))
+    context, _ = look(query, keys, values, vector, lengths, call.temperature)
     return context.view(*batch, *context.shape[1:])
-
-
-class Tiles(NamedTuple):
-    """The tiles into which a program cuts a row."""
-
-    scored: int  # keys at once for their scores
-    summed: int  # for the sum of their values
-    columns: int  # of the values at once
-    warps: int
-
-
-def tiles(n: int, half: bool) -> Tiles:
-    """Choose tiles, as measured on an H200."""
-    if n > 1:
-        return Tiles(8, 16, 256, 4)
-    return Tiles(8, 16, 512, 2 if half else 4)
 
 
 def split_keys(rows: int, keys: int) -> tuple[int, int]:
@@ -95,16 +79,19 @@ def look(
     if splits > 1:
         parts = values.new_empty(splits, r, n, dv, dtype=torch.float32)
         tops, totals = values.new_empty(2, splits, r, n, dtype=torch.float32).unbind(0)
-    cut = tiles(n, values.dtype.itemsize == 2)
+    # Keys at once for their scores and for the sum of values, columns of the values at once, and warps, as measured on
+    # an H200.
+    half = values.dtype.itemsize == 2
+    scored, summed, columns, warps = (8, 16, 256, 4) if n > 1 else (8, 16, 512, 2 if half else 4)
     wide, short = min(LANES, triton.next_power_of_2(h)), max(32, triton.next_power_of_2(chunk))
     look_kernel[(r, splits)](
         query, keys, values, vector, lengths if lengths is not None else query, weights, parts, tops, totals, n, m, h,
         dv, chunk, 1 / temperature, query.stride(0), query.stride(1), keys.stride(0), keys.stride(1), values.stride(0),
         values.stride(1), vector.stride(0) if vector.ndim == 2 else 0, weights.stride(0), weights.stride(1),
         parts.stride(0), parts.stride(1), parts.stride(2),
-        LENGTHS=lengths is not None, SPLIT=splits > 1, BN=1 if n == 1 else 16, BK=cut.scored, BM=cut.summed, BH=wide,
+        LENGTHS=lengths is not None, SPLIT=splits > 1, BN=1 if n == 1 else 16, BK=scored, BM=summed, BH=wide,
         BLOCKS=1 if h <= wide else 2 if h <= 2 * wide else 0, BS=min(128, short), SHORT=short <= 128,
-        BV=max(16, min(cut.columns, triton.next_power_of_2(dv))), num_warps=cut.warps,
+        BV=max(16, min(columns, triton.next_power_of_2(dv))), num_warps=warps,
     )  # fmt: skip
     if splits > 1:
         combine_kernel[(r, n)](

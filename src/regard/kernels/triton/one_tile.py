@@ -87,22 +87,6 @@ def attention(
     return run(how, (query, keys, values), seed, offsets, key_offsets, None)
 
 
-def padded_attention(
-    query: Float[Tensor, "s n a d"],
-    keys: Float[Tensor, "s m a d"],
-    values: Float[Tensor, "s m a d"],
-    lengths: Int[Tensor, " s"] | None = None,
-    *,
-    scale: float,
-    causal: bool = False,
-    dropout: float = 0.0,
-    seed: Int[Tensor, " 1"] | None = None,
-) -> Float[Tensor, "s n a d"]:
-    """Attend over sequences of one size, of whose keys only the first `lengths` are visible."""
-    how = Settings(max(query.shape[1], keys.shape[1]), scale, causal, dropout)
-    return run(how, (query, keys, values), seed, None, None, lengths)
-
-
 def self_attention(
     qkv: Float[Tensor, "t w"],
     offsets: Int[Tensor, " s1"],
@@ -166,7 +150,8 @@ def attend(call: Call) -> Tensor:
             lengths = lengths.expand(batch).flatten().contiguous()
             tensors = [x.reshape(-1, 1, *x.shape[-2:]) for x in tensors]
     query, keys, values = (x.transpose(1, 2) for x in tensors)
-    context = padded_attention(query, keys, values, lengths, **how)
+    settings = Settings(longest=max(query.shape[1], keys.shape[1]), **how)
+    context = run(settings, (query, keys, values), None, None, None, lengths)
     return context.transpose(1, 2).reshape(*batch, *call.query.shape[-2:-1], call.values.shape[-1])
 
 
@@ -225,14 +210,6 @@ def split_projections(projections: Sequence[Tensor], how: Settings) -> list[Tens
     return [part for x, parts in pairs for part in x.unflatten(1, (parts, how.heads, -1)).unbind(1)]
 
 
-def launch(
-    kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: Settings
-) -> None:
-    """Run a kernel for all sequences."""
-    for tile, low in plan_launches(tiles, how.longest):
-        launch_one(kernel, tile, tensors, where, how, low)
-
-
 def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile, int]]:
     """List the tiles that serve sequences up to the longest, each with the length that the tiles before it serve."""
     plan = tiles[min(size for size in tiles if size >= longest)]
@@ -249,10 +226,10 @@ def warps_of(tile: Tile, width: int) -> int:
     return tile.warps * (2 if width > 64 and tile.warps < 4 else 1)
 
 
-def launch_one(
-    kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequence[Any], how: Settings, low: int
+def launch(
+    kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: Settings
 ) -> None:
-    """Run a kernel for the sequences of more than `low` tokens that fit the tile."""
+    """Run a kernel for all sequences, a launch for those of more than `low` tokens that fit a tile."""
     offsets, key_offsets, lengths, seed = where
     query, keys = tensors[:2]
     heads, width = query.shape[-2:]
@@ -262,30 +239,23 @@ def launch_one(
         return
     steps = [step for x in tensors for step in ((0, *x.stride()[:2]) if packed else x.stride()[:3])]
     whole, whole_keys = (0, 0) if packed else (query.shape[1], keys.shape[1])
-    block = queries_at_once(tile, None if packed else whole)
-    kernel[(triton.cdiv(sequences, tile.group) * heads,)](
-        *tensors, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads, *steps,
-        how.scale * LOG2E, how.dropout,
-        PACKED=packed, LENGTHS=lengths is not None, CAUSAL=how.causal, RADIUS=how.radius,
-        DROPOUT=how.dropout > 0,
-        LOW=low, SMALL=tile.small, TILE=tile.size, BLOCK=block,
-        BLOCKS=triton.cdiv(tile.size if packed else whole, block), GROUP=tile.group,
-        WIDTH=width, D=max(16, triton.next_power_of_2(width)),
-        num_warps=warps_of(tile, width), num_stages=1, maxnreg=tile.registers,
-    )  # fmt: skip
+    for tile, low in plan_launches(tiles, how.longest):
+        block = queries_at_once(tile, None if packed else whole)
+        kernel[(triton.cdiv(sequences, tile.group) * heads,)](
+            *tensors, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads, *steps,
+            how.scale * LOG2E, how.dropout,
+            PACKED=packed, LENGTHS=lengths is not None, CAUSAL=how.causal, RADIUS=how.radius,
+            DROPOUT=how.dropout > 0,
+            LOW=low, SMALL=tile.small, TILE=tile.size, BLOCK=block,
+            BLOCKS=triton.cdiv(tile.size if packed else whole, block), GROUP=tile.group,
+            WIDTH=width, D=max(16, triton.next_power_of_2(width)),
+            num_warps=warps_of(tile, width), num_stages=1, maxnreg=tile.registers,
+        )  # fmt: skip
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
     """Return x with the numbers of a head side by side, and tokens not too far apart."""
     return x if x.stride(-1) == 1 and x.stride(max(0, x.ndim - 3)) < FAR else x.contiguous()
-
-
-def check(query: Tensor, width: int, longest: int) -> None:
-    """Refuse sizes that no tile fits."""
-    if longest > MAX_WORDS or width > MAX_WIDTH:
-        raise ShapeError(f"sequences of {longest}, width {width} given, expected at most {MAX_WORDS} and {MAX_WIDTH}")
-    if query.dtype not in DTYPES:
-        raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
 
 
 def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
@@ -297,7 +267,12 @@ def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *wher
             if x.shape[1] != width // how.parts[0] * parts or x.shape[1] % (parts * how.heads):
                 raise ShapeError(f"{list(x.shape)} given, expected a width of {parts} × {how.heads} heads")
         width //= how.parts[0] * how.heads
-    check(query, width, how.longest)
+    if how.longest > MAX_WORDS or width > MAX_WIDTH:
+        raise ShapeError(
+            f"sequences of {how.longest}, width {width} given, expected at most {MAX_WORDS} and {MAX_WIDTH}"
+        )
+    if query.dtype not in DTYPES:
+        raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
     if how.dropout and seed is None:
         seed = torch.randint(1 << 62, (1,), device=query.device)
     context: Tensor = OneTileAttention.apply(

@@ -28,17 +28,9 @@ class ProjectionLoss(torch.autograd.Function):
     """Losses and gradients in one sweep, as on a CPU; products are in `narrow`, gradients in fp32."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        smoothing: float,
-        chunk: int | None,
-        training: bool,
-        narrow: torch.dtype,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """Run the forward pass on what `projection_loss` is given, and whether gradients are wanted."""
+        hidden, weight, bias, targets, smoothing, chunk, training, narrow = inputs
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         tokens, classes = len(hidden), len(weight)
         x, w, targets = hidden.to(narrow), weight.to(narrow), targets.contiguous()
@@ -60,7 +52,7 @@ class ProjectionLoss(torch.autograd.Function):
                 if d_hidden is not None:
                     torch.mm(logits, w, out=d_hidden[first:last])
                 if needs[1]:
-                    d_weight = plus(d_weight, logits.t(), some)
+                    d_weight = add_product(d_weight, logits.t(), some)
                 if needs[2]:
                     sums = column_sums(padded)[:classes]
                     d_bias = sums if d_bias is None else d_bias.add_(sums)
@@ -100,7 +92,7 @@ def cut_classes(classes: int) -> tuple[int, bool, int]:
     return (block, True, max(1, block // 2048)) if classes <= block else (BLOCK, False, 8)
 
 
-def plus(sums: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+def add_product(sums: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     """Compute sums + a b in float32, from narrow factors."""
     if a.dtype == torch.float32 or not a.is_cuda:  # a CPU has no product of narrow factors with a wide result
         a, b = a.float(), b.float()

@@ -11,7 +11,6 @@ from typing import Any, no_type_check
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -22,41 +21,15 @@ GROUP = tl.constexpr(8)
 WARPS = 24  # of a multiprocessor that are busy backward: as many as their registers let in at once
 
 
-def residual(
-    x: Float[Tensor, "*b d"],
-    y: Float[Tensor, "*b d"],
-    bias: Float[Tensor, " d"] | None,
-    p: float,
-    norm_weight: Float[Tensor, " d"] | None,
-    norm_bias: Float[Tensor, " d"] | None,
-    eps: float,
-    *,
-    seed: Int[Tensor, "1"] | None,
-    dtype: torch.dtype | None = None,
-) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b d"] | None]:
-    """Compute x + dropout(y + bias) in x's dtype, and its layer norm in `dtype`, or y's."""
-    if p > 0.0 and seed is None:
-        seed = draw_seed(x.device)
-    together, normed = Residual.apply(x, y, bias, p, norm_weight, norm_bias, eps, seed, dtype or y.dtype)
-    return together, normed
-
-
 class Residual(torch.autograd.Function):
     """The residual sum and its norm; either may go unused."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        y: Tensor,
-        bias: Tensor | None,
-        p: float,
-        weight: Tensor | None,
-        shift: Tensor | None,
-        eps: float,
-        seed: Tensor | None,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
+        """Run the forward pass on what `residual` is given: the sum has x's dtype, the norm the last of these."""
+        x, y, bias, p, weight, shift, eps, seed, dtype = inputs
+        if p > 0.0 and seed is None:
+            seed = draw_seed(x.device)
         ctx.set_materialize_grads(False)
         x, y = x.contiguous(), y.contiguous()
         width = x.shape[-1]

@@ -50,19 +50,9 @@ class Recurrence(torch.autograd.Function):
     """All steps of the recurrence, with their backward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        projected: Tensor,
-        start: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        lengths: Tensor,
-        query: Tensor,
-        vector: Tensor,
-        read: Tensor,
-        recurrent: Tensor,
-        bias: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the forward pass on what `recur` is given."""
+        projected, start, keys, values, lengths, query, vector, read, recurrent, bias = given
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
         both = join_matrices(recurrent, read).to(half)

@@ -73,13 +73,13 @@ def compute(
     """
     (rows, n, d), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
-    plain, bounds = saved(query, radius, save)
+    plain, bounds = allocate_saved(query, radius, save)
     if context.numel() == 0 or m == 0:
         return context.zero_(), plain.zero_(), bounds.zero_()
     attend_kernel[(n, rows)](
         query, keys, values, query if vector is None else vector, centre.contiguous(), lengths,
         start if causal is None else causal, context, plain, bounds,
-        n, m, d, dv, 1 if vector is None else vector.shape[0], wide(radius), radius, scale, spread,
+        n, m, d, dv, 1 if vector is None else vector.shape[0], window_size(radius), radius, scale, spread,
         *query.stride(), *keys.stride(), *values.stride(), 0 if vector is None else vector.stride(0),
         LENGTHS=lengths is not None, CAUSAL=2 if causal is not None else 0 if start == NONE else 1,
         GAUSSIAN=spread > 0, ADDITIVE=vector is not None, SAVE=save, **blocks(radius), num_warps=4,
@@ -87,17 +87,17 @@ def compute(
     return context, plain, bounds
 
 
-def saved(query: Tensor, radius: int, save: bool) -> tuple[Tensor, Tensor]:
+def allocate_saved(query: Tensor, radius: int, save: bool) -> tuple[Tensor, Tensor]:
     """Allocate what backward needs, or nothing."""
     rows, n = query.shape[:2] if save else (0, 0)
-    plain = query.new_empty((rows, n, wide(radius)), dtype=torch.float32)
+    plain = query.new_empty((rows, n, window_size(radius)), dtype=torch.float32)
     return plain, query.new_empty((rows, n, 2), dtype=torch.int32)
 
 
 def shapes(query, keys, values, *others):  # type: ignore[no-untyped-def]
     """Return tensors of the shapes that `compute` returns."""
     *_, radius, _, _, save = others
-    return values.new_empty(*query.shape[:2], values.shape[-1]), *saved(query, radius, save)
+    return values.new_empty(*query.shape[:2], values.shape[-1]), *allocate_saved(query, radius, save)
 
 
 def compute_backward(
@@ -114,7 +114,7 @@ def compute_backward(
     bounds: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, keys, values, centre and vector (empty without one)."""
-    (rows, n, d), (m, dv), width = query.shape, values.shape[-2:], wide(radius)
+    (rows, n, d), (m, dv), width = query.shape, values.shape[-2:], window_size(radius)
     if plain.numel() == 0 or values.numel() == 0:
         none = query.new_zeros(0) if vector is None else torch.zeros_like(vector)
         zeros = torch.zeros_like
@@ -154,14 +154,14 @@ def compute_backward(
 KEYS = 16  # of a program that owns keys
 
 
-def wide(radius: int) -> int:
+def window_size(radius: int) -> int:
     """Count the places of a window: its keys, and one at either end that may turn out to be outside."""
     return 2 * radius + 3
 
 
 def blocks(radius: int) -> dict[str, int]:
-    """Choose how many keys and how many numbers of each a program holds."""
-    window = max(16, 1 << (wide(radius) - 1).bit_length())
+    """Choose how many keys and how many numbers of each a program holds: 4,096 in all, 32 registers a thread."""
+    window = max(16, 1 << (window_size(radius) - 1).bit_length())
     return {"BW": window, "BD": max(16, min(128, 4096 // window))}
 
 
