@@ -273,7 +273,7 @@ def read_tokenizer(run: Run) -> Tokenizer:
 
 
 def print_to_stderr(message: str) -> None:
-    """Print a message of a run that nobody else listens to."""
+    """Print a message of a run that was opened without `warn`."""
     print(f"regard: {message}", file=sys.stderr)
 
 
@@ -289,7 +289,7 @@ def load(
 ) -> Run:
     """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500.
 
-    `warn` is told in one sentence which words of what the run reads were never seen in training.
+    `warn` is called with one sentence: which words of what the run reads did not occur in training.
     """
     first = load_one(run, checkpoint, device, warn)
     if not others:
@@ -329,7 +329,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
     if tokenizers is not None:
         tokenizers = tokenizers.surround(**settings.tokenizer.around)
     stored, own = checkpoint_data.manifest.get("task", {}).get("model", {}), settings.model_table()
-    if stored != own and trainer_state.filled_from(stored, path) != own:
+    if stored != own and trainer_state.complete_model(stored, path) != own:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = tasks.labels_of(checkpoint_data.manifest)
     row = settings.row

@@ -67,9 +67,9 @@ def scripted(patch: pytest.MonkeyPatch) -> None:
         Clock.validations = 4 if Clock.averaging else self.now.step // 2
         return {"loss": LOSSES[Clock.validations - 1]}, []
 
-    def average(self, metrics):
+    def average(self):
         Clock.averaging = True
-        real(self, metrics)
+        real(self)
 
     Clock.averaging, Clock.validations = False, 0
     patch.setattr(Trainer, "measure", measure)

@@ -75,7 +75,7 @@ def test_old_scores_stay_and_new_rows_are_means(tmp_path, kind, joint):
     start(settings(tmp_path, base_pairs(), **changes), tmp_path / "base")
     extension = {"extend": ["Grüezi", "gsw_Latn"], "first": ["gsw_Latn"]}
     planned = plan(tmp_path, extension, kind=kind)
-    before, model, tokenizers = load(tmp_path / "base"), planned.task.model, planned.prepared.tokenizers
+    before, model, tokenizers = load(tmp_path / "base"), planned.task.model, planned.task.prepared.tokenizers
     assert planned.settings.tokenizer.extend == ()
     assert tokenizers.joint == joint
     sizes = [side.size for side in (before.tokenizers.source, before.tokenizers.target)]
@@ -146,7 +146,7 @@ def test_a_run_with_new_pieces_learns_resumes_and_is_begun_with(desk):
 
 def test_frequent_words_are_those_that_were_split(desk):
     planned = plan(desk, {"extend_words": 2, "extend": ["gsw_Latn"]})
-    new = [name for name in planned.prepared.tokenizers.source.names if not name.startswith("<no piece")]
+    new = [name for name in planned.task.prepared.tokenizers.source.names if not name.startswith("<no piece")]
     old = Tokenizers.load(desk / "base" / "tokenizer.json").source.names
     assert [name for name in new if name not in old][:2] == ["▁gsw_Latn", "▁Grüezi"]  # 40 of them; the rest are whole
 

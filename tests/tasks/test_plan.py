@@ -21,12 +21,12 @@ from regard.tasks.classify import label_metric
 from regard.tasks.plan import (
     SOURCES,
     Corpus,
+    can_mirror,
     changed_files,
     choose_earlier,
-    chosen_words,
     data_defaults,
+    describe_choice,
     drop_attention_dropout,
-    mirrored,
     model_defaults,
     picture_defaults,
     training_defaults,
@@ -81,9 +81,9 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     plain = chosen(bare)
     assert (plain.model.size, plain.model.positions, plain.training.schedule) == (128, "rotary", "cosine")
     assert (plain.training.steps, plain.training.warmup, plain.training.ema) == (1000, 100, 0.999)
-    assert "transformer, width 128, 2 layers" in chosen_words(plain)
+    assert "transformer, width 128, 2 layers" in describe_choice(plain)
     one = chosen({**bare, "model": {"layers": 1}})
-    assert "1 layer, dropout" in chosen_words(one)
+    assert "1 layer, dropout" in describe_choice(one)
     kept = chosen({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3, "ema": 0.9}})
     assert (kept.model.size, kept.model.layers, kept.model.positions) == (32, 2, "rotary")  # the rest is chosen
     assert (kept.training.steps, kept.training.warmup, kept.training.ema) == (77, 3, 0.9)
@@ -173,10 +173,10 @@ def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
 
 def test_pictures_are_mirrored_unless_captions_name_a_side():
     plain, sided = ["a dog runs over the grass"] * 9, ["the ball is left of the box"]
-    assert mirrored(plain)
-    assert not mirrored([*plain, *sided])
-    assert not mirrored([*plain, "der Ball liegt rechts"])
-    assert mirrored([*plain, "a man is leftover from the bright party"])
+    assert can_mirror(plain)
+    assert not can_mirror([*plain, *sided])
+    assert not can_mirror([*plain, "der Ball liegt rechts"])
+    assert can_mirror([*plain, "a man is leftover from the bright party"])
     given = {"data": {"images": "a", "captions": "b"}}
     assert picture_defaults(read_settings(given), [plain]).data.flip is True
     assert picture_defaults(read_settings(given), [plain, sided]).data.flip is False

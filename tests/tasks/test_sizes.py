@@ -35,9 +35,9 @@ from regard.tasks.sizes import (
     check_sizes,
     check_weights,
     count_weights,
-    most_of,
+    largest_budget,
+    make_worst_batch,
     token_budget,
-    worst,
 )
 from regard.training import weight_files
 
@@ -264,11 +264,11 @@ def prepared(source: int, target: int, rows: int) -> SimpleNamespace:
 )
 def test_an_epoch_has_enough_batches(tokens, device, budget):
     """The largest power of two of which there are 50 on a GPU, 200 elsewhere; the end of each target counts."""
-    assert most_of(prepared(3, 15, tokens // 16), "text", device) == budget
+    assert largest_budget(prepared(3, 15, tokens // 16), "text", device) == budget
 
 
 def test_documents_are_counted_by_themselves():
-    of_text, of_documents = (most_of(prepared(4095, 1, 200), reads, "cpu") for reads in ("text", "documents"))
+    of_text, of_documents = (largest_budget(prepared(4095, 1, 200), reads, "cpu") for reads in ("text", "documents"))
     assert (of_text, of_documents) == (LEAST_TOKENS, 4096)
 
 
@@ -292,7 +292,7 @@ def test_a_small_corpus_has_a_smaller_budget():
 
 @pytest.mark.parametrize(("budget", "longest", "rows"), [(1024, 100, 10), (100, 100, 1), (10, 100, 1)])
 def test_the_worst_batch_is_full_of_the_longest(budget, longest, rows):
-    batch = worst(budget, longest)
+    batch = make_worst_batch(budget, longest)
     assert batch.source.shape == (rows, longest)
     assert batch.target.shape == (rows, longest + 1)  # with START and END
     assert set(batch.source_lengths.tolist()) == {longest}

@@ -14,7 +14,7 @@ from regard.data import Position, Tokenizers, prepare, train
 from regard.decoding import Options, Output, batches
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.tasks.settings import read_settings
-from regard.tasks.task import ModelEngine, RunTask, build_model, halve, spread_out, to_translation, vocabulary_sizes
+from regard.tasks.task import ModelEngine, RunTask, build_model, halve, pick_three, to_translation, vocabulary_sizes
 
 TEXTS, TARGETS = ["who are you ?", "the man"], ["wer bist du ?", "der mann"]
 
@@ -71,13 +71,13 @@ SMALL = {"size": 8, "heads": 2, "layers": 1, "hidden": 8}
 
 @given(st.lists(st.integers(0, 99), unique=True, max_size=30))
 def test_three_of_an_order_or_fewer(order):
-    chosen = spread_out(order)
+    chosen = pick_three(order)
     assert len(chosen) == min(3, len(order))
     assert set(chosen) <= set(order)
 
 
 def test_they_are_a_quarter_a_half_and_three_quarters_along():
-    assert spread_out(range(100, 108)) == [102, 104, 106]
+    assert pick_three(range(100, 108)) == [102, 104, 106]
 
 
 class Single:
@@ -148,7 +148,7 @@ def test_counts_are_the_tokens_that_are_predicted(task):
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_batches_of_limit_shapes_hold_the_same_sentences(task, half):
+def test_batches_of_few_shapes_hold_the_same_sentences(task, half):
     task.objective.eval()
     plans = first(task.stream(Position()), 5)
     before = [task.objective(task.batch(plan, position)) for position, plan in plans]

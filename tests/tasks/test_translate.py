@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 from regard.models import build, read_model_config
 from regard.tasks.run_start import start
 from regard.tasks.settings import read_settings
-from regard.tasks.translate import Guided, guided_at, missed
+from regard.tasks.translate import Guided, guided_at, guided_loss
 from regard.training import Checkpoints, Prediction, TrainingSettings, inputs, metrics, read_checkpoint
 
 SMALL = {"size": 8, "embedding": 6, "dropout": 0.0}
@@ -118,7 +118,7 @@ def test_without_links_it_is_the_next_token_alone():
 
 def test_a_weight_of_nothing_is_no_infinite_loss():
     weights = torch.tensor([[[0.0, 1.0]]], requires_grad=True)
-    found = missed(weights, Links(*torch.zeros(3, 1, dtype=torch.long), torch.ones(1)))
+    found = guided_loss(weights, Links(*torch.zeros(3, 1, dtype=torch.long), torch.ones(1)))
     found.backward()
     assert 80 < found.item() < math.inf
     assert torch.isfinite(weights.grad).all()

@@ -1,17 +1,22 @@
 """The choice of a display: live on a terminal, plain lines elsewhere, and log.txt always."""
 
+import contextlib
 import io
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
-from training.displays import display, train
+from rich.cells import cell_len
+from training.displays import SAMPLES, display, screen, train
 
-from regard.training.display import open_progress
-from regard.training.progress import PlainProgress, Progress, Sample
+from regard.training.display import REFRESH, fold_commands, open_progress
+from regard.training.progress import PlainProgress, Progress, ProgressGroup, SafeStream, Sample
 
 SHOWN = """
 from regard.training.display import open_progress
@@ -92,4 +97,207 @@ def test_a_line_a_record_for_programs(tmp_path, capsys):
         {"kind": "sample", "source": "a", "reference": "b", "output": "c"},
         {"kind": "message", "text": "a message"},
         {"kind": "end", "text": "done"},
+    ]
+
+
+# ---- the live display on a terminal: whole, within its window, drawn seldom
+
+
+def test_the_display_shows_all_of_it():
+    live, clock, raw = display()
+    train(live, steps=100, total=400, clock=clock, skipped=2)
+    live.valid({"step": 50, "loss": 3.0, "bleu": 12.44, "exact": 0.831, "best": True})
+    live.valid({"step": 100, "loss": 3.1, "bleu": 11.0, "exact": 0.8, "best": False, "patience": 4})
+    live.samples(SAMPLES)
+    live.say("saved [step] 100")
+    live.end("done")
+    shown = screen(raw)
+    assert shown[:4] == ["regard train", "model  transformer, 1.3 M parameters", "data   9 pairs", "saved [step] 100"]
+    text = "\n".join(shown)
+    assert re.search(r"^step 100/400  ━{10}┄{30}  25%  epoch 1$", text, re.M)
+    assert "loss 4.00 · rate 4.2e-4 · 2,310 tokens/s · 2 skipped" in text
+    assert "validation step 100 · loss 3.10 · BLEU 11.0 · exact match 80.0% · patience 4" in text
+    assert "best       step 50 · loss 3.00 · BLEU 12.4 · exact match 83.1%" in text
+    assert "output     Ein Mann fährt ‸ Pferd ." in text or "output     Ein Mann fährt Pferd ." in text
+    assert "source     שלום, עולם (מה שלומך?)" in text
+    assert shown[-2:] == ["done", ""]
+
+
+def test_what_differs_is_underlined():
+    live, _, raw = display()
+    live.begin("t", [], None)
+    live.samples([Sample("a", "Ein Mann reitet", "Ein Hund reitet")])
+    live.close()
+    text = raw.getvalue().decode()
+    assert "4" in re.search(r"\x1b\[([0-9;]+)mHund", text)[1].split(";")
+    assert re.search(r"\x1b\[0m *Ein \x1b", text)  # what agrees is as it is, only the reference is dim
+    assert re.search(r"\x1b\[2mEin Mann reitet", text)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 20, 39, 40, 60, 80, 200])
+@pytest.mark.parametrize("height", [1, 2, 5, 12, 24, 60])
+def test_the_display_fits_its_window(width, height):
+    live, _, _ = display(width, height)
+    live._course.step({"step": 1234567, "epoch": 12, "loss": 3.0, "rate": 4.2e-4, "seconds": 1.0, "steps": 9999999})
+    live._course.valid({"step": 1, "loss": 1.0, "bleu": 100.0, "chrf": 100.0, "exact": 1.0, "best": True})
+    live._samples = SAMPLES
+    lines = live._console.render_lines(live, pad=False)
+    assert len(lines) <= max(1, height - 1)
+    if width >= 8:
+        assert max(sum(cell_len(segment.text) for segment in line) for line in lines) <= min(width, 100)
+
+
+def test_a_window_of_24_lines_holds_three_samples():
+    live, clock, raw = display(80, 24)
+    train(live, clock=clock)
+    live.valid({"step": 300, "loss": 1.0, "bleu": 10.0, "best": True})
+    long = Sample("word " * 40, "wort " * 40, "wert " * 40)
+    live.samples([long] * 3)
+    live.close()
+    assert sum(line.startswith("output") for line in screen(raw)) == 3
+
+
+def test_drawn_at_most_four_times_a_second():
+    live, clock, _ = display()
+    live.begin("t", [], 10_000)
+    drawn = []
+    live._live.refresh = lambda: drawn.append(clock.now)
+    for step in range(1, 1001):
+        clock.now += 0.01
+        live.step({"step": step, "loss": 1.0})
+    times = list(drawn)  # the end is always drawn
+    live.close()
+    assert 10 <= len(times) <= 10 / REFRESH + 1
+    assert REFRESH >= 0.25
+    assert min(b - a for a, b in itertools.pairwise(times)) >= REFRESH - 1e-9
+
+
+def test_a_step_costs_next_to_nothing():
+    live, clock, _ = display()
+    told = ProgressGroup([live, PlainProgress(io.StringIO(), clock=clock)])
+    told.begin("t", [], 10**6)
+    record = {"step": 1, "epoch": 1, "loss": 4.0, "rate": 4.2e-4, "tokens_per_second": 2310.4, "seconds": 1.0}
+    told.step(record)
+    begun = time.perf_counter()
+    for step in range(2, 1002):
+        told.step({**record, "step": step})
+    told.close()
+    assert (time.perf_counter() - begun) / 1000 < 1e-3  # microseconds really; types are checked here
+
+
+def test_a_narrow_encoding_is_written_to():
+    raw = io.BytesIO()
+    told = PlainProgress(SafeStream(io.TextIOWrapper(raw, encoding="ascii", write_through=True)))
+    train(told, steps=1)
+    told.samples(SAMPLES)
+    told.valid({"step": 1, "loss": -1.5})
+    text = raw.getvalue().decode("ascii")
+    assert "step 1/300 - loss 4.00 - rate 4.2e-4" in text
+    assert "f?hrt" in text
+    live, clock, raw = display(encoding="ascii")
+    train(live, steps=150, clock=clock)
+    live.samples(SAMPLES)
+    live.end("done")
+    assert re.search(r"step 150/300  ={20}\.{20}  50%", "\n".join(screen(raw, "ascii")))
+
+
+def test_the_cursor_comes_back_when_training_fails():
+    live, _, raw = display()
+    with contextlib.suppress(RuntimeError), live:
+        live.begin("t", [], 10)
+        assert b"\x1b[?25l" in raw.getvalue()
+        raise RuntimeError("out of memory")
+    assert raw.getvalue().rindex(b"\x1b[?25h") > raw.getvalue().rindex(b"\x1b[?25l")
+
+
+def test_step_bar_and_time_left_move_between_two_records():
+    live, clock, raw = display()
+    live.begin("t", [], 100)
+    live.step({"step": 20, "loss": 4.0, "seconds": 20.0, "steps": 100})
+    shown = []
+    for step in range(21, 25):
+        clock.now += 1.0
+        live.tick(step, float(step))
+        shown.append("\n".join(screen(raw)))
+    live.close()
+    for step, text in zip(range(21, 25), shown, strict=True):
+        assert f"step {step}/100" in text
+        assert f"{step // 60}:{step % 60:02d} so far" in text
+        assert f"{(100 - step) // 60}:{(100 - step) % 60:02d} left" in text
+        assert "loss 4.00" in text  # of the last record
+
+
+LONG_STEP = """
+import os, sys, time
+from regard.training.display import open_progress
+
+with open_progress(None, terminal=True) as progress:
+    progress.begin("a run", [], 4)
+    for step in range(3):
+        progress.tick(step, 30.0 * step)
+    time.sleep(3)
+    child = os.fork()
+    if child == 0:
+        time.sleep(1.2)  # a display that lived on here would be drawn
+        print("a line of the child", file=sys.stderr)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    progress.tick(3, 90.0)
+    progress.begin_validation()
+    time.sleep(2.2)
+    progress.valid({"step": 3, "loss": 1.0, "best": True})
+    progress.end("what to do next")
+"""
+
+
+def test_times_move_within_a_long_step_and_while_it_validates():
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    settings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen([sys.executable, "-c", LONG_STEP], stderr=theirs, stdout=theirs, env=settings)
+    os.close(theirs)
+    parts = []
+    with contextlib.suppress(OSError), open(ours, "rb", buffering=0) as terminal:
+        while part := terminal.read(65536):
+            parts.append(part)
+    assert process.wait() == 0
+    text = b"".join(parts).decode()
+    step, _, validation = text.partition("validating")
+    # Four seconds of a step of thirty, two of a validation; a busy machine may draw fewer of them.
+    assert len(set(re.findall(r"1:0\d so far", step))) >= 3
+    assert len(set(re.findall(r"(?:1:00|0:5\d) left", step))) >= 3
+    assert len(set(re.findall(r"… 0:0\d", validation))) >= 2
+    assert len(set(re.findall(r"1:3\d so far", validation))) >= 2
+    after = text.partition("a line of the child")[2].partition("step 3/4")[0]
+    assert "\x1b[?25h" not in after  # the child has put nothing back: the cursor is the parent's
+    assert text.endswith("what to do next\r\n")
+
+
+def test_a_display_that_is_closed_is_drawn_no_more():
+    live, clock, raw = display()
+    live.begin("t", [], 10)
+    [thread] = [each for each in threading.enumerate() if each.name == "regard-display"]
+    live.begin_validation()
+    live.close()
+    drawing = raw.getvalue()
+    clock.now += 10
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    live.step({"step": 1, "loss": 1.0})
+    assert raw.getvalue() == drawing
+    assert "validating" not in screen(raw)[-3:]
+
+
+def test_what_commands_do_stands_below_them_in_a_narrow_window():
+    text = (
+        'finished\nwhat next:\n  regard translate a "A"         Use it.\n  regard eval a --source A         Measure it.'
+    )
+    assert fold_commands(text, 80) == text
+    assert fold_commands(text, 40).splitlines() == [
+        "finished",
+        "what next:",
+        '  regard translate a "A"',
+        "    Use it.",
+        "  regard eval a --source A",
+        "    Measure it.",
     ]

@@ -14,7 +14,7 @@ from tiny import Fit, Line, free_port, records, same_tensors, table, training
 from regard.errors import TrainingError
 from regard.tasks import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.distributed import Group, gather_full, gradient_buckets, spread_like
+from regard.training.distributed import Group, gather_full, gradient_buckets, shard_like
 from regard.training.loop import train
 
 
@@ -196,7 +196,7 @@ def test_alone(monkeypatch):
     x = torch.ones(2)
     assert group.sum(x) is x
     assert gather_full(x) is x
-    assert spread_like(x, torch.zeros(2)) is x
+    assert shard_like(x, torch.zeros(2)) is x
     group.wait()
     group.leave()
 
@@ -208,7 +208,7 @@ def test_a_device_that_is_not_there():
 
 
 def test_gradients_travel_in_batches_of_one_type(monkeypatch):
-    monkeypatch.setattr("regard.training.distributed.MAX_BYTES", 40)
+    monkeypatch.setattr("regard.training.distributed.BUCKET_BYTES", 40)
     tensors = [torch.zeros(n) for n in (3, 7, 1, 20, 2)] + [torch.zeros(2).double(), torch.zeros(1).double()]
     cut = list(gradient_buckets(tensors))
     assert [id(tensor) for batch in cut for tensor in batch] == [id(tensor) for tensor in tensors]

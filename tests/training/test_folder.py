@@ -9,8 +9,7 @@ from tiny import Line, StopAt, table, training
 from regard import report
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.report import train_and_report
-from regard.tasks import run_start as starting
-from regard.tasks import start
+from regard.tasks import plan, start
 from regard.training.checkpoint import Checkpoints
 from regard.training.folder import claim
 from regard.training.loop import train
@@ -58,7 +57,7 @@ def test_so_does_one_whose_preparation_ends(tmp_path, monkeypatch, error):
     def fail(*given, **options):
         raise error("in the middle")
 
-    monkeypatch.setattr(starting, "prepare_data", fail)
+    monkeypatch.setattr(plan, "prepare_data", fail)
     given = table(tmp_path / "home")
     with pytest.raises(error):
         train_and_report(given, tmp_path / "run")
@@ -103,7 +102,7 @@ def test_a_place_that_is_no_folder(tmp_path, out):
 def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
     """From before the preparation until the last file."""
     seen = []
-    real_prepare, real_write = starting.prepare_data, report.write
+    real_prepare, real_write = plan.prepare_data, report.write
 
     def noting(name, real):
         def act(*given, **options):
@@ -117,7 +116,7 @@ def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
 
         return act
 
-    monkeypatch.setattr(starting, "prepare_data", noting("prepare", real_prepare))
+    monkeypatch.setattr(plan, "prepare_data", noting("prepare", real_prepare))
     monkeypatch.setattr(report, "write", noting("report", real_write))
     train_and_report(table(tmp_path, training__steps=1), tmp_path / "run")
     assert seen == ["prepare", "report"]

@@ -123,7 +123,7 @@ class Poisoned(Line):
 
 
 def kept_by(trainer):
-    return optimiser_tensors(trainer.updater.optimiser, trainer.updater.names, trainer.updater.parameters)
+    return optimiser_tensors(trainer.updater)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

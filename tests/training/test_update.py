@@ -18,11 +18,11 @@ from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
 from regard.training.distributed import Group
-from regard.training.loop import Prefetch, Trainer, attempt_in_parts, train
+from regard.training.loop import Trainer, attempt_in_parts, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
 from regard.training.replay import Replay, batch_tensors, describe_path, not_replayed, plan_updates
-from regard.training.task import Loss, Position, Task
+from regard.training.task import Loss, Position, Prefetch, Task
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -179,16 +179,8 @@ class Again:
         pytest.fail("there is nothing to repair")
 
 
-class Heard(Progress):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
-
-
 def updated(task, count, folder, replays):
-    trainer = Trainer(task, training(), folder, Heard(), Group("cpu"))
+    trainer = Trainer(task, training(), folder, Said(), Group("cpu"))
     trainer.prepare(False)
     trainer.objective.train()
     if replays:

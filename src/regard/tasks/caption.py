@@ -41,7 +41,7 @@ from regard.tasks.task import (
     TrainedRun,
     Translation,
     halve,
-    spread_out,
+    pick_three,
     to_translation,
     without_bleu,
 )
@@ -178,7 +178,7 @@ class Caption(NextToken):
 
     def samples(self) -> list[Sample]:
         """Return three captions of the last validation, of the same three pictures every time."""
-        return [self.validation_samples[i] for i in spread_out(range(len(self.validation_samples)))]
+        return [self.validation_samples[i] for i in pick_three(range(len(self.validation_samples)))]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and vocabulary."""

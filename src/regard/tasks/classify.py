@@ -14,7 +14,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from regard.data import (
-    BpeDropout,
     Encoded,
     Order,
     Position,
@@ -35,7 +34,7 @@ from regard.tasks.baseline import labels_of
 from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
-from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, build_model, halve, spread_out
+from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, halve, pick_three
 from regard.training import Loss, Sample
 
 SHOWN = 240  # characters of a document that is shown
@@ -121,20 +120,26 @@ class Classify(RunTask):
     unit, can_prefetch = "examples", True
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        self.settings, self.prepared = settings, prepared
-        training = settings.training
-        torch.manual_seed(training.seed)
-        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
+        super().__init__(settings, prepared, budget)
+        self.dropout = self.make_dropout()
+        self.predictions: list[str] = []  # of the last validation
+
+    def make_objective(self) -> Classification:
+        """Make the objective, with a weight for each label where they are to count alike."""
+        training, prepared = self.settings.training, self.prepared
         balanced = training.class_weights == "balanced"
         weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
-        self.objective = Classification(self.model, training.smoothing, weights)
-        self.metric = training.metric or label_metric(labels_of(prepared.valid).tolist())
+        return Classification(self.model, training.smoothing, weights)
+
+    def suitable_metric(self) -> str:
+        """Choose the metric that suits the held-out labels."""
+        return label_metric(labels_of(self.prepared.valid).tolist())
+
+    def make_order(self, budget: int) -> Order:
+        """Group examples of similar length."""
+        training, prepared = self.settings.training, self.prepared
         rows = training.batch_rows or (PICTURES if prepared.pictures is not None else None)
-        self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
-        self.dropout: BpeDropout | None = None
-        if settings.tokenizer.dropout and prepared.tokenizers is not None:
-            self.dropout = BpeDropout(prepared.tokenizers, settings.tokenizer.dropout, seed=training.seed)
-        self.predictions: list[str] = []  # of the last validation
+        return Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
 
     @classmethod
     def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
@@ -200,7 +205,7 @@ class Classify(RunTask):
         """Return three documents or pictures of the last validation, always the same three, of different lengths."""
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
-        chosen = [(*rows[i][0], rows[i][1]) for i in spread_out(by_length)]
+        chosen = [(*rows[i][0], rows[i][1]) for i in pick_three(by_length)]
         return [Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
 
     def facts(self) -> list[tuple[str, str]]:

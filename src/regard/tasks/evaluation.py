@@ -39,7 +39,7 @@ class EvaluationReport:
     heading: str
     tables: Sequence[Table]
     json: Mapping[str, Any]
-    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run said of each item
+    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run wrote, or its label, by item
     notes: Sequence[str] = ()  # what was left out, and why
     lengths: evaluation.Lengths | None = None  # BLEU by source length
 
@@ -97,7 +97,7 @@ class TextTest:
     lowercase: bool = False
     tokenize: str = "auto"
     ordered: bool = False  # the metrics' order is somebody's choice
-    notes: Sequence[str] = ()  # what is left out, and why: told after the scores, below no error
+    notes: Sequence[str] = ()  # what is left out, and why: printed after the scores
 
     @classmethod
     def read(
@@ -158,28 +158,6 @@ class TextTest:
         for note in self.notes:
             say(note)
         return describe_evaluation(measured, system, search if self.outputs is None else None)
-
-
-def evaluate_texts(
-    run: "TrainedRun",
-    *,
-    test: TextTest | None = None,
-    system: str | None = None,
-    batch_tokens: int | None = None,
-    keep: Callable[[Iterable[str]], None] | None = None,
-    say: Say = ignore,
-    watch: Watch[Any] = watch_nothing,
-    search: Mapping[str, Any] | None = None,
-    **files: Any,
-) -> EvaluationReport:
-    """Measure a run on a `test` that is read already, or on the files that `TextTest.read` takes.
-
-    `search` are the options of the search, by default a beam of 5 and a length penalty of 0.6.
-    """
-    search = {"beam": 5, "length_penalty": 0.6} if search is None else search
-    test = TextTest.read(**files, say=say) if test is None else test
-    name = str(run.folder) if system is None else system
-    return test.measure(run, name, batch_tokens=batch_tokens, keep=keep, say=say, watch=watch, **search)
 
 
 def describe_evaluation(

@@ -22,7 +22,7 @@ from regard.decoding import Ensemble, Options, SearchResult, outputs, tokens_of
 from regard.errors import ArgumentError
 from regard.models import Documents, Memory, Model, Pictures, Source, Tokens
 
-MAX_PIECES = 1024  # pieces per side: weights of all heads are held, and they grow with the square
+MOST_PIECES = 1024  # pieces per side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
 
 
@@ -257,8 +257,8 @@ def check_length(ids: list[int], name: str) -> None:
     """Refuse an empty text, and one too long to show."""
     if not ids:
         raise ArgumentError(f"{name}: nothing in it, expected words to look at")
-    if len(ids) > MAX_PIECES:
-        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MAX_PIECES:,} to look at")
+    if len(ids) > MOST_PIECES:
+        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MOST_PIECES:,} to look at")
 
 
 def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:

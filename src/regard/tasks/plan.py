@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,6 @@ class PlannedRun:
     """A run before its first step: everything is decided, and the data are prepared."""
 
     settings: Settings
-    prepared: Prepared
     task: RunTask
     facts: list[tuple[str, str]]
 
@@ -95,7 +95,10 @@ def plan_run(
         # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
         settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
-    prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
+    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels_of(manifest)}
+    # The first process encodes the data, the others find them in the cache.
+    encoded = group.in_first(partial(prepare_data, settings, say=progress.say, **how))
+    prepared = encoded or prepare_data(settings, **how)
     if base is not None and not (base / unknown_words.FILE).is_file():
         prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
     settings = decide_pieces(settings, prepared)
@@ -117,7 +120,7 @@ def plan_run(
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
         settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
-        progress.say(chosen_words(settings))
+        progress.say(describe_choice(settings))
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
     task = settings.row.load()(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
@@ -147,7 +150,7 @@ def plan_run(
     device_fact = ("device", training.describe_device(group.device, group.world, bf16))
     frozen_fact = [("frozen", f"{frozen:,} weights ({', '.join(settings.training.freeze)})")] if frozen else []
     facts = [*task.facts(), *frozen_fact, *training.adapters.describe_adapters(task.model), device_fact]
-    return PlannedRun(settings, prepared, task, facts)
+    return PlannedRun(settings, task, facts)
 
 
 def check_adapter(settings: Settings, has_base: bool) -> None:
@@ -176,19 +179,6 @@ def check_best(out: Path, progress: training.Progress) -> None:
         training.Checkpoints(out).best()
     except CheckpointError as error:
         progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
-
-
-def prepare_shared(
-    settings: Settings,
-    tokenizers: Tokenizers | None,
-    labels: Sequence[str],
-    group: training.Group,
-    progress: training.Progress,
-) -> Prepared:
-    """Prepare the data: the first process encodes them, the others find them in the cache."""
-    how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels}
-    prepared = group.in_first(lambda: prepare_data(settings, say=progress.say, **how))
-    return prepared or prepare_data(settings, **how)
 
 
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
@@ -441,15 +431,15 @@ def training_defaults(
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
     """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
-    return settings.suggest(data={"flip": mirrored(texts)}) if texts else settings
+    return settings.suggest(data={"flip": can_mirror(texts)}) if texts else settings
 
 
-def mirrored(texts: Sequence[str]) -> bool:
+def can_mirror(texts: Sequence[str]) -> bool:
     """Return whether these captions are also true of the mirrored picture."""
     return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
 
 
-def chosen_words(settings: Settings) -> str:
+def describe_choice(settings: Settings) -> str:
     """Describe the chosen settings in one line."""
     training, model = settings.training, settings.model
     size = f"width {model.size}, " if hasattr(model, "size") else ""

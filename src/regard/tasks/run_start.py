@@ -59,13 +59,10 @@ Finish = Callable[[Path, "Started"], object]  # what a training does at its end:
 
 
 @dataclass(frozen=True)
-class Started:
+class Started(PlannedRun):
     """A run that was trained."""
 
     result: training.Result
-    task: RunTask
-    settings: Settings
-    facts: list[tuple[str, str]]
 
 
 def start(
@@ -134,7 +131,7 @@ def train_planned(
     began: float | None = None,
 ) -> Started:
     """Train a planned run into a claimed folder."""
-    settings, prepared = planned.settings, planned.prepared
+    settings, prepared = planned.settings, planned.task.prepared
 
     def ready() -> None:
         write_config(out / "config.toml", settings)
@@ -152,10 +149,9 @@ def train_planned(
             share = sentence_split.count_sentences(prepared.train, prepared.tokenizers.source, tags)
             save_whole(out / sentence_split.FILE, share.dumps())
 
-    how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
-    result = training.train(planned.task, settings.training, out, **how, began=began)
+    result = training.Trainer(planned.task, settings.training, out, progress, group, began).run(resume, ready)
     training.adapters.fold_adapters(planned.task.model)
-    return Started(result, planned.task, settings, planned.facts)
+    return Started(settings, planned.task, planned.facts, result)
 
 
 def write_config(path: Path, settings: Settings) -> None:

@@ -172,7 +172,9 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
     else:
         side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
         key, count = "training.batch_tokens", min(budget, side)
-        size, layers, slots, width = (whole(settings.model, name) for name in ("size", "layers", "slots", "width"))
+        size, layers, slots, width = (
+            whole_option(settings.model, name) for name in ("size", "layers", "slots", "width")
+        )
         # Four vectors per layer, and a memory's places.
         numbers, what = 4 * size * (layers or 1) + slots * width, "tokens"
     needed = model + numbers * count * (2 if half else 4)
@@ -200,7 +202,7 @@ def count_weights(settings: Settings, source: int, target: int) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def whole(config: ModelConfig, name: str) -> int:
+def whole_option(config: ModelConfig, name: str) -> int:
     """Return an option that is a whole number; 0 where a kind has none of that name, or it is of another type."""
     value = getattr(config, name, 0)
     return value if isinstance(value, int) else 0
@@ -210,7 +212,7 @@ def large_keys(config: ModelConfig) -> list[str]:
     """Name the keys that make a model large: those set above their defaults, the furthest first; else its first."""
     own = {field.name: field.default for field in fields(config) if field.name in DEEP}
     usual = {name: default if isinstance(default, int) and default > 0 else 256 for name, default in own.items()}
-    ratios = {name: whole(config, name) / default for name, default in usual.items()}
+    ratios = {name: whole_option(config, name) / default for name, default in usual.items()}
     above = sorted((name for name, ratio in ratios.items() if ratio > 1), key=lambda name: -ratios[name])
     return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a kind of one's own may have none
 
@@ -226,27 +228,29 @@ def token_budget(settings: Settings, prepared: Prepared, group: training.Group) 
     if reads == "pictures":
         return PICTURE_TOKENS
     if reads == "documents" or group.device.type != "cuda":
-        return min(DOCUMENT_TOKENS if reads == "documents" else CPU_TOKENS, most_of(prepared, reads, group.device.type))
-    budget: int = group.same(tried(settings, prepared, group.device) if group.first else None)
+        return min(
+            DOCUMENT_TOKENS if reads == "documents" else CPU_TOKENS, largest_budget(prepared, reads, group.device.type)
+        )
+    budget: int = group.same(find_budget(settings, prepared, group.device) if group.first else None)
     return budget
 
 
-def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
+def find_budget(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     """Find the largest power of two whose step fits into its share of the device's memory."""
     objective = settings.row.load()(settings, prepared, LEAST_TOKENS).objective.to(device)
     # The optimiser's two tensors and the averages are not there yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
-    budget, most = LEAST_TOKENS, most_of(prepared, settings.data.reads, device.type)
-    while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
+    budget, most = LEAST_TOKENS, largest_budget(prepared, settings.data.reads, device.type)
+    while 2 * budget <= most and fits(objective, make_worst_batch(2 * budget, longest).to(device), room, settings):
         budget *= 2
     del objective
     torch.cuda.empty_cache()
     return budget
 
 
-def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
+def largest_budget(prepared: Prepared, reads: str | None, device: str) -> int:
     """Choose the largest budget, a power of two, with which an epoch still has enough batches."""
     lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
     share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
@@ -268,7 +272,7 @@ def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settin
     return torch.cuda.max_memory_allocated() <= room
 
 
-def worst(budget: int, longest: int) -> Batch:
+def make_worst_batch(budget: int, longest: int) -> Batch:
     """Build a full batch of the longest sentences."""
     rows = max(1, budget // longest)
     return collate([([UNKNOWN] * longest, [UNKNOWN] * (longest - 1))] * rows)

@@ -17,13 +17,13 @@ from typing import Any
 from regard.config import read
 from regard.errors import CheckpointError, RegardError
 from regard.io import disk, packs, reading
-from regard.training import NAME, metrics, plain_weights_file, read_manifest
+from regard.training import Checkpoints, metrics, plain_weights_file, read_manifest
 
 CARD = "card.json"  # of a pack
 ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
-HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
-MAX_BYTES = 8 * 2**20  # bytes of the commands that are read
+LARGEST_HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
+LARGEST_COMMANDS = 8 * 2**20  # bytes of the commands that are read
 DEPTH = 3  # folders below the one that is looked through
 
 
@@ -108,17 +108,22 @@ def summarise(folder: Path) -> RunSummary:
     """Summarise a run folder, or raise a CheckpointError if it is not one."""
     require_run(folder)
     config = read(folder / "config.toml")
-    last = last_checkpoint(folder)
-    if last is None:
+    checkpoints = Checkpoints(folder)
+    last = checkpoints.last() or checkpoints.folder / "average"  # of a pack it may be the only one
+    if not packs.is_folder(last):
         raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
     packed, manifest = packs.is_pack(folder), read_manifest(last)
     results = read_card(folder) if packed else read_results(folder, table_of(config, "training"), last)
-    data = describe_data(table_of(config, "data"))
+    data, imported = describe_data(table_of(config, "data")), table_of(manifest, "imported")
+    if imported and not data and not packed:
+        data = f"{imported.get('folder')} (imported, {imported.get('format')})"
     return RunSummary(
         folder=str(folder),
         task=str(config.get("task", "translate")),
         kind=str(table_of(config, "model").get("kind", "")),
-        data=data if packed else data or describe_import(manifest),
+        data=data
+        if packed or data or not imported
+        else f"{imported.get('folder')} (imported, {imported.get('format')})",
         parameters=count_parameters(plain_weights_file(last, manifest)),
         step=manifest["step"],
         adapter=describe_adapter(config, manifest, last),
@@ -158,14 +163,6 @@ def read_card(pack: Path) -> dict[str, Any]:
     return {**nothing, "scores": {}, "date": "", "bytes": pack.stat().st_size, "commands": (), **fields}
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """Find the newest checkpoint by its name; an average, which has no step in it, where it is the only one."""
-    names = {name: NAME.fullmatch(name) for name in packs.list_names(folder / "checkpoints")}
-    steps = {int(match["step"]): name for name, match in names.items() if match and match["step"]}
-    newest = steps[max(steps)] if steps else "average"
-    return folder / "checkpoints" / newest if newest in names else None
-
-
 def is_finite(value: object) -> bool:
     """Return whether a value is a number that can be shown."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -195,12 +192,6 @@ def describe_data(data: Mapping[str, Any]) -> str:
     return next((name(key) for key in ("documents", "captions", "labels", "images") if data.get(key)), "")
 
 
-def describe_import(manifest: Mapping[str, Any]) -> str:
-    """Describe what a run was imported from."""
-    imported = table_of(manifest, "imported")
-    return f"{imported.get('folder')} (imported, {imported.get('format')})" if imported else ""
-
-
 def describe_adapter(config: Mapping[str, Any], manifest: Mapping[str, Any], last: Path) -> dict[str, int] | None:
     """Describe the adapters of a run; None where it has none, or they cannot be read."""
     rank = table_of(config, "model").get("adapter")
@@ -213,7 +204,7 @@ def count_parameters(path: Path) -> int | None:
     try:
         with packs.open_binary(path) as (file, _):
             (size,) = struct.unpack("<Q", file.read(8))
-            header = reading.parse_json(file.read(size)) if size <= HEADER else None
+            header = reading.parse_json(file.read(size)) if size <= LARGEST_HEADER else None
         shapes = [each["shape"] for name, each in header.items() if name.startswith("model.")]  # type: ignore[union-attr]
         return sum(math.prod(shape) for shape in shapes)
     except (OSError, reading.Unreadable, struct.error, AttributeError, TypeError, KeyError):
@@ -243,7 +234,7 @@ def record_command(folder: Path, command: str) -> None:
 def read_commands(folder: Path) -> tuple[str, ...]:
     """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
     try:
-        lines = reading.read_bytes(folder / COMMANDS, MAX_BYTES).splitlines()
+        lines = reading.read_bytes(folder / COMMANDS, LARGEST_COMMANDS).splitlines()
     except (OSError, reading.Unreadable):
         return ()
     commands = list[str]()

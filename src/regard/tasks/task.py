@@ -13,7 +13,7 @@ that it does not serve, by their names.
 
 # n target words · m source words
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -27,15 +27,16 @@ from regard.data import Order, Prepared, TextProfile, Tokenizer, Tokenizers, pre
 from regard.decoding import Options, Output, Replay, SearchResult, batches, first_model
 from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
 from regard.evaluation import measure
+from regard.io import Say, ignore
 from regard.models import KINDS, Model, build
 from regard.plugins import added
-from regard.tasks.evaluation import EvaluationReport, evaluate_texts
+from regard.tasks.evaluation import EvaluationReport, TextTest
 from regard.tasks.forcing import ForcedExample, Item
 from regard.tasks.settings import Settings
 from regard.training import Prediction, Sample, Task
 
 Ids = Sequence[Sequence[int]]
-PICTURES = 64  # of a batch, where training.batch_rows says nothing
+PICTURES = 64  # of a batch, where training.batch_rows is not set
 BLEU_WORDS = 4  # in its longest n-grams
 
 
@@ -205,8 +206,31 @@ class RunTask(Task):
     model: Model
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        """Take `budget`, the size of a batch in tokens per side."""
+        """Build the model, its objective and the order of batches; `budget` is their size in tokens per side."""
+        self.settings, self.prepared = settings, prepared
+        torch.manual_seed(settings.training.seed)
+        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
+        self.objective = self.make_objective()
+        self.metric = settings.training.metric or self.suitable_metric()
+        self.order = self.make_order(budget)
+
+    def make_objective(self) -> nn.Module:
+        """Make the module around the model that turns a batch into a loss."""
         raise NotImplementedError
+
+    def suitable_metric(self) -> str:
+        """Choose the metric that decides the best checkpoint, where none is set."""
+        return "loss"
+
+    def make_order(self, budget: int) -> Order:
+        """Make the order of batches of every epoch."""
+        raise NotImplementedError
+
+    def make_dropout(self) -> data.BpeDropout | None:
+        """Make what cuts the texts of a batch into other pieces, where the settings ask for it."""
+        share, tokenizers = self.settings.tokenizer.dropout, self.prepared.tokenizers
+        seed = self.settings.training.seed
+        return data.BpeDropout(tokenizers, share, seed=seed) if share and tokenizers is not None else None
 
     @classmethod
     def prepare(
@@ -300,7 +324,7 @@ def halve(batch: Any, problem: str) -> Sequence[Any]:
     return halves
 
 
-def spread_out(order: Sequence[int]) -> list[int]:
+def pick_three(order: Sequence[int]) -> list[int]:
     """Pick three examples, a quarter, a half and three quarters along an order; fewer where there are fewer."""
     return sorted({order[len(order) * part // 4] for part in (1, 2, 3)}) if order else []
 
@@ -322,26 +346,9 @@ class NextToken(RunTask):
 
     can_prefetch = True
 
-    def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
-        self.settings, self.prepared = settings, prepared
-        torch.manual_seed(settings.training.seed)
-        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
-        self.objective = self.make_objective()
-        self.metric = settings.training.metric or self.suitable_metric()
-        self.order = self.make_order(budget)
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        super().__init__(settings, prepared, budget)
         self.validation_samples: list[Sample] = []  # of the last validation
-
-    def make_objective(self) -> nn.Module:
-        """Make the module around the model that turns a batch into a loss."""
-        raise NotImplementedError
-
-    def suitable_metric(self) -> str:
-        """Choose the metric that decides the best checkpoint, where none is set."""
-        return "loss"
-
-    def make_order(self, budget: int) -> data.Order:
-        """Make the order of batches of every epoch."""
-        raise NotImplementedError
 
     def valid_batches(self) -> Iterable[Any]:
         """Yield the validation data in batches."""
@@ -370,7 +377,7 @@ class NextToken(RunTask):
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
         self.validation_samples = []
-        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
+        if rows and math.isfinite(figures["loss"]):  # without finite scores there is nothing to search
             try:
                 self.validation_samples, scores = self.write(rows)
             except NotFiniteError:  # though what is given to it has a finite loss
@@ -403,7 +410,7 @@ class NextToken(RunTask):
         """Return three outputs of the last validation, the same three every time, of different lengths."""
         samples = self.validation_samples
         by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
-        return [samples[i] for i in spread_out(by_length)]
+        return [samples[i] for i in pick_three(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer and the data, with its weights."""
@@ -415,10 +422,9 @@ class TextPairs(NextToken):
 
     def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         super().__init__(settings, prepared, budget)
-        training, dropout = settings.training, settings.tokenizer.dropout
-        self.linking = data.Linking(self.tokenizers) if training.guided else None
+        self.linking = data.Linking(self.tokenizers) if settings.training.guided else None
         self.form: str | None = None  # of batches, where it is not as it comes
-        self.dropout = data.BpeDropout(self.tokenizers, dropout, seed=training.seed) if dropout else None
+        self.dropout = self.make_dropout()
 
     @property
     def tokenizers(self) -> data.Tokenizers:
@@ -481,6 +487,23 @@ class TextPairs(NextToken):
         ]
 
     @classmethod
-    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files."""
-        return evaluate_texts(run, **options)
+    def evaluate(
+        cls,
+        run: TrainedRun,
+        *,
+        test: TextTest | None = None,
+        system: str | None = None,
+        search: Mapping[str, Any] | None = None,
+        say: Say = ignore,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files.
+
+        Instead of the files that `TextTest.read` takes there may be a `test` that is read already; the other options
+        are then those of `TextTest.measure`. `search` are the options of the search, by default a beam of 5 and a
+        length penalty of 0.6.
+        """
+        search = {"beam": 5, "length_penalty": 0.6} if search is None else search
+        how = {name: options.pop(name) for name in ("batch_tokens", "keep", "watch") if name in options}
+        test = TextTest.read(**options, say=say) if test is None else test
+        return test.measure(run, str(run.folder) if system is None else system, say=say, **how, **search)

@@ -356,14 +356,14 @@ class Guided(Prediction):
         """Sum both losses; `guided` is over the linked target pieces, of which there are `guided_count`."""
         if not self.training or isinstance(batch, PackedBatch):
             return super().forward(batch)
-        if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts
+        if batch.links is None or not len(batch.links):  # report both: every process sums the same parts
             loss = super().forward(batch)
             nothing = torch.zeros_like(loss.total)
             return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
         source, target = inputs(batch)
         hidden, weights = self.decode_with_weights(self.model.encode(source), target)
         loss = self.token_loss(hidden, batch, target)
-        guided = missed(weights, batch.links)
+        guided = guided_loss(weights, batch.links)
         counted = batch.links.weight.sum()
         parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}
         return Loss(loss.total + self.weight * guided, parts)
@@ -381,11 +381,11 @@ class Guided(Prediction):
         return hidden, weights[:, self.head] if weights.ndim == 4 else weights
 
 
-def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
+def guided_loss(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
     """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     link_weights = weights[links.row, links.target, links.source].to(wide)
-    # What is too small to be told from nothing has no gradient, and no infinite loss.
+    # Clamp weights that underflow: no gradient, and no infinite loss.
     return -(links.weight * link_weights.clamp(min=torch.finfo(wide).tiny).log()).sum()
 
 

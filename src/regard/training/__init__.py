@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from regard.training import weights as weight_files
     from regard.training.checkpoint import (
         BASE,
-        NAME,
         Checkpoints,
         plain_weights_file,
         read_checkpoint,
@@ -41,7 +40,6 @@ __all__ = [
     "Group",
     "Loss",
     "MISSING",
-    "NAME",
     "Prediction",
     "Progress",
     "Result",

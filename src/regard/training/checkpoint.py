@@ -130,7 +130,7 @@ class Checkpoints:
         name = check_key(
             table,
             "checkpoint",
-            lambda name: is_text(name) and NAME.fullmatch(name),
+            lambda name: is_text(name) and bool(NAME.fullmatch(name)),
             "a name such as step-000500, or average",
             where,
         )
@@ -312,7 +312,7 @@ def supersedes(folder: Path, best: BestRecord) -> bool:
     """Return whether a checkpoint scored better than the one recorded as the best."""
     try:
         return read_manifest(folder).get("better_than") == best.manifest
-    except CheckpointError:  # damaged, which is said where it is read
+    except CheckpointError:  # damaged: reading it raises the error
         return False
 
 

@@ -111,7 +111,7 @@ class LiveProgress(Progress):
             self, console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty(), redirect_stderr=True
         )
         self._live.start()
-        atexit.register(self.close)  # the cursor comes back even if nobody ends this
+        atexit.register(self.close)  # restore the cursor even without `end`
         self._closed = threading.Event()
         DISPLAYS.add(self)
         threading.Thread(
@@ -244,7 +244,7 @@ class LiveProgress(Progress):
 
 
 def _forget_all() -> None:
-    """Clear the displays in a forked child, and locks that nobody would release."""
+    """Drop the displays in a forked child, and release the lock that the parent took for it."""
     for each in list(DISPLAYS):
         each._forget()
     DISPLAYS.clear()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # half a second to import, for those who shard
     from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
-MAX_BYTES = 64 * 2**20  # bytes of gradients that travel together
+BUCKET_BYTES = 64 * 2**20  # bytes of gradients that travel together
 
 
 class Group:
@@ -116,7 +116,7 @@ class Group:
         return box[0]
 
     def in_first(self, work: Callable[[], T]) -> T | None:
-        """Return what `work` gives in the first process, and None in the others; an error of it is told to all."""
+        """Return what `work` gives in the first process, and None in the others; its error is raised in all."""
         problem: str | None = None
         result = None
         if self.first:
@@ -162,7 +162,7 @@ def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     batch: list[Tensor] = []
     size = 0
     for tensor in tensors:
-        if batch and (size >= MAX_BYTES or tensor.dtype != batch[0].dtype):
+        if batch and (size >= BUCKET_BYTES or tensor.dtype != batch[0].dtype):
             yield batch
             batch, size = [], 0
         batch.append(tensor)
@@ -188,7 +188,7 @@ def gather_full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, example: Tensor) -> Tensor:
     """Shard a full tensor as the example is."""
     if is_sharded(example):
         from torch.distributed.tensor import distribute_tensor

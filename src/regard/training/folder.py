@@ -1,6 +1,6 @@
 """Claiming a run folder for one training, from before the data are prepared until the report is written.
 
-What is in a folder is checked under its lock: of two that start at the same moment one trains, the other is told so.
+What is in a folder is checked under its lock: of two that start at the same moment one trains, the other is refused.
 Nothing is written outside the folder, whatever links somebody put into it. A run that could not begin leaves nothing.
 """
 
@@ -113,7 +113,7 @@ def is_no_folder(out: Path) -> bool:
         return not stat.S_ISDIR(os.stat(out).st_mode)
     except FileNotFoundError:
         return out.is_symlink()
-    except NotADirectoryError:  # something above it, which is said where it is made
+    except NotADirectoryError:  # a parent is a file: making the folder raises the error
         return False
     except OSError as error:
         return error.errno == errno.ELOOP

@@ -8,7 +8,7 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 An update is eager, replayed as a graph (`regard.training.replay`), or redone in smaller parts where memory runs out.
 The three give the same weights: a replayed update equals the eager one bit by bit, and a batch in parts has the same
 gradient but for rounding. What changes from update to update (the rate, what losses are divided by) is in the device's
-memory, where a replay reads it, and the sums of the losses stay there until somebody reads them, so that nothing waits
+memory, where a replay reads it, and the sums of the losses stay there until they are recorded, so that nothing waits
 for the device.
 
 How a run becomes a checkpoint and is restored from one, `regard.training.trainer_state` says.
@@ -18,9 +18,7 @@ import contextlib
 import math
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,15 +40,14 @@ from regard.training.progress import Progress
 from regard.training.replay import CudaCapture, Replay, describe_path, forbid_waits, not_replayed, plan_updates
 from regard.training.schedule import StopCriteria, Timetable, rate_at
 from regard.training.settings import TrainingSettings
-from regard.training.task import Position, Task
-from regard.training.trainer_state import Counters, Saver, initialise_optimiser
+from regard.training.task import Prefetch, Share, Task
+from regard.training.trainer_state import Counters, Saver
 from regard.training.weights import MovingAverage, swap_values
 
 __all__ = ["Result", "Trainer", "train"]
 
 T = TypeVar("T")
 MAX_BAD_STEPS = 100  # in a row, without a finite gradient
-DEPTH = 2  # updates that are loaded ahead
 
 
 @dataclass(frozen=True)
@@ -80,19 +77,15 @@ def train(
     progress: Progress | None = None,
     resume: bool = False,
     group: Group | None = None,
-    claimed: bool = False,
-    ready: Callable[[], None] | None = None,
     began: float | None = None,
 ) -> Result:
     """Train a task into a run folder; with `resume`, from its last checkpoint on.
 
-    `claimed` says that the caller holds the folder already (`regard.training.folder.claim`). `ready` is called in the
-    first process when nothing is left that could be refused, before anything is written. `began` is the
-    `time.monotonic()` from which the run's seconds count, where its data were prepared before.
+    `began` is the `time.monotonic()` from which the run's seconds count, where its data were prepared before.
     """
     group = group or Group(settings.device, settings.shard)
-    with contextlib.nullcontext() if claimed else claim(run, resume, group):
-        return Trainer(task, settings, run, progress or Progress(), group, began).run(resume, ready)
+    with claim(run, resume, group):
+        return Trainer(task, settings, run, progress or Progress(), group, began).run(resume)
 
 
 class Trainer:
@@ -114,14 +107,17 @@ class Trainer:
         self.began = began  # the moment from which this process's seconds count
         self.origin = time.monotonic()  # that from which the run's would, had it never stopped
         self.timetable = Timetable(settings)
-        self.criteria = StopCriteria(group, settings, self.progress, self.timetable)
+        self.criteria = StopCriteria(group, self.progress, self.timetable)
         self.metrics: Metrics | None = None  # of the first process, from its first step on
         self.loss_is_finite = True  # of the last validation
 
     # ---- from the first step to the last
 
     def run(self, resume: bool, ready: Callable[[], None] | None = None) -> Result:
-        """Run the whole training, in order."""
+        """Run the whole training, in order, in a folder that is claimed.
+
+        `ready` is called in the first process when nothing is left that could be refused, before anything is written.
+        """
         resumed = self.prepare(resume)
         if ready is not None and self.group.first:
             ready()
@@ -180,7 +176,7 @@ class Trainer:
         # A run that is resumed may have had its time, or its patience, already.
         over = self.group.same(self.timetable.is_over(now))
         self.take_over(None if over else self.timetable.begin(now))
-        reason = "minutes" if over else self.criteria.reason(now)
+        reason = "minutes" if over else self.criteria.reason(now, self.settings)
         self.progress.tick(now.step, now.seconds)
         with self.shares() as shares:
             while reason is None:
@@ -197,7 +193,7 @@ class Trainer:
                     self.validate_and_save()
                 if not last:
                     self.fit(validated)
-                reason = self.criteria.reason(now)
+                reason = self.criteria.reason(now, self.settings)
         # Also what a run that was killed, or stopped by a signal, at this very step did not come to.
         if reason != "signal" and now.validated != now.step:
             self.validate_and_save(reason)
@@ -249,18 +245,18 @@ class Trainer:
         settings = self.group.same(settings)
         if settings is None:
             return
-        self.settings = self.updater.settings = self.saver.settings = self.criteria.settings = settings
+        self.settings = self.updater.settings = self.saver.settings = settings
         self.now.fitted = self.group.same(self.timetable.record(settings))
         ends = self.timetable.ends_with_the_time(self.now.fitted)
         self.progress.limit(self.timetable.limit if ends else None)  # otherwise the steps that were set end before
 
     # ---- one update
 
-    def shares(self) -> "Prefetch":
+    def shares(self) -> Prefetch:
         """Prefetch the shares that each update from here on trains on."""
         return Prefetch(self.task, self.now.position, self.settings.accumulate, self.group)
 
-    def update(self, shares: "Prefetch") -> None:
+    def update(self, shares: Prefetch) -> None:
         """Take one step of the optimiser on some batches."""
         now, step = self.now, self.now.step + 1
         torch.manual_seed(mix_seeds(self.settings.seed, step, self.group.rank))
@@ -385,61 +381,6 @@ class Trainer:
 # ---- one update
 
 
-@dataclass(frozen=True)
-class Share:
-    """The part of an update that one process needs."""
-
-    batches: list[Any]  # of this process
-    count: int  # what the losses of all processes are sums over
-    end: Position  # where the stream stands afterwards
-
-
-class Prefetch:
-    """The shares of one update after another, each loaded by a thread before it is needed.
-
-    One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    depends on when they were loaded. A task that does not say so of its own (`can_prefetch`) has them loaded only when
-    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
-    waited for its data.
-    """
-
-    def __init__(self, task: Task, position: Position, accumulate: int, group: Group):
-        self.task, self.group = task, group
-        self.stream, self.plans = task.stream(position), accumulate * group.world
-        self.pool = ThreadPoolExecutor(1, "regard-batches")
-        self.coming: deque[Future[Share]] = deque()
-        self.waited = 0.0
-
-    def __enter__(self) -> "Prefetch":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for each in self.coming:
-            each.cancel()
-        self.pool.shutdown(wait=True, cancel_futures=True)
-
-    def __iter__(self) -> Iterator[Share]:
-        return self
-
-    def __next__(self) -> Share:
-        while self.task.can_prefetch and len(self.coming) <= DEPTH:
-            self.coming.append(self.pool.submit(self.load))
-        began = time.monotonic()
-        share = self.coming.popleft().result() if self.task.can_prefetch else self.load()
-        self.waited += time.monotonic() - began
-        return share
-
-    def load(self) -> Share:
-        """Load the next update's plans, and this process's batches of them."""
-        plans = [next(self.stream) for _ in range(self.plans)]
-        mine = plans[self.group.rank :: self.group.world]
-        batches = [self.task.batch(plan, position) for position, plan in mine]
-        if self.group.device.type == "cuda":
-            batches = [batch.pin_memory() if hasattr(batch, "pin_memory") else batch for batch in batches]
-        last = plans[-1][0]
-        return Share(batches, sum(self.task.count(plan) for _, plan in plans), Position(last.epoch, last.batch + 1))
-
-
 class Updater:
     """The updates of a run: its objective's parameters, their optimiser, and how a batch becomes a step of it."""
 
@@ -497,9 +438,14 @@ class Updater:
         return describe_path(self.plan, form, self.objective, replayed, self.settings.compile)
 
     def begin(self) -> None:
-        """Prepare for the first update, when the optimiser is new or restored."""
-        if self.replay is not None:
-            initialise_optimiser(self.optimiser, self.parameters)
+        """Prepare for replays, when the optimiser is new or restored: create AdamW's state before its first step."""
+        for parameter in self.parameters if self.replay is not None else ():
+            if not self.optimiser.state[parameter]:
+                self.optimiser.state[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                    "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                }
 
     def __call__(self, share: Share, now: Counters) -> None:
         """Take one step of the optimiser on some batches; `now` is where the run stands before it."""
@@ -552,7 +498,7 @@ class Updater:
             norm = gather_full(norm)
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.skipped += bad
-        if not self.fused:  # it cannot be told on the device
+        if not self.fused:  # it cannot skip on the device
             if not bool(bad):
                 if self.settings.clip:
                     torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
@@ -586,7 +532,7 @@ class Updater:
         done = self.replay(share.batches[0])
         if done:  # no Python was run
             self.unread.update(self.device_sums)
-        else:  # a capture that failed may leave some gradients, which nobody computed
+        else:  # a failed capture may leave gradients without values
             self.optimiser.zero_grad(set_to_none=True)
         return done
 

@@ -176,7 +176,7 @@ class CurrentFigures:
         """Note that a step was taken, or that training starts from it."""
         start = not self.last
         self.last = {**self.last, "step": step, "seconds": seconds}
-        if not start:  # the first step, which may compile and fill caches, says nothing of the pace
+        if not start:  # the first step, which may compile and fill caches, is not timed
             self.first = self.first or self.last
 
     def step(self, record: Mapping[str, Any]) -> None:

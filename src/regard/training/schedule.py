@@ -184,9 +184,8 @@ class StopCriteria:
     as with `&` in a script.
     """
 
-    def __init__(self, group: Group, settings: TrainingSettings, progress: Progress, timetable: Timetable):
-        self.group, self.settings, self.progress = group, settings, progress
-        self.timetable = timetable
+    def __init__(self, group: Group, progress: Progress, timetable: Timetable):
+        self.group, self.progress, self.timetable = group, progress, timetable
         self.signal_name: str | None = None
         self.before: dict[signal.Signals, Any] = {}
 
@@ -214,9 +213,9 @@ class StopCriteria:
         self.signal_name = signal.Signals(number).name
         self.progress.say(f"{self.signal_name}: saving after this step")
 
-    def reason(self, now: Counters) -> str | None:
+    def reason(self, now: Counters, settings: TrainingSettings) -> str | None:
         """Return why to stop, the same on every process: finished, patience, signal or minutes; None to continue."""
-        settings, group = self.settings, self.group
+        group = self.group
         if now.step >= settings.steps:
             return "minutes" if self.timetable.ends_with_the_time(now.fitted) else "finished"
         if settings.patience and now.waited >= settings.patience:

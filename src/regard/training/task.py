@@ -10,8 +10,12 @@ A batch is a plan as it is, here 16 numbers, unless `batch` is overridden.
 """
 
 import itertools
+import time
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +23,7 @@ from torch import Tensor, nn
 
 from regard.data import Position
 from regard.errors import TrainingError
+from regard.training.distributed import Group
 from regard.training.progress import Sample
 
 __all__ = ["Loss", "Position", "Sample", "Task"]
@@ -31,6 +36,7 @@ class Loss(NamedTuple):
     parts: dict[str, Tensor] = {}  # noqa: RUF012
 
 
+DEPTH = 2  # updates that are loaded ahead
 RENAMED = {"few_shapes": "limit_shapes", "ahead": "can_prefetch"}  # what tasks of earlier versions may define
 
 
@@ -116,3 +122,61 @@ class Task:
         return {}
 
     few_shapes, ahead = limit_shapes, can_prefetch
+
+
+# ---- the batches of its updates
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of an update that one process needs."""
+
+    batches: list[Any]  # of this process
+    count: int  # what the losses of all processes are sums over
+    end: Position  # where the stream stands afterwards
+
+
+class Prefetch:
+    """The shares of one update after another, each loaded by a thread before it is needed.
+
+    One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
+    depends on when they were loaded. A task that does not say so of its own (`can_prefetch`) has them loaded only when
+    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
+    waited for its data.
+    """
+
+    def __init__(self, task: Task, position: Position, accumulate: int, group: Group):
+        self.task, self.group = task, group
+        self.stream, self.plans = task.stream(position), accumulate * group.world
+        self.pool = ThreadPoolExecutor(1, "regard-batches")
+        self.coming: deque[Future[Share]] = deque()
+        self.waited = 0.0
+
+    def __enter__(self) -> "Prefetch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each in self.coming:
+            each.cancel()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[Share]:
+        return self
+
+    def __next__(self) -> Share:
+        while self.task.can_prefetch and len(self.coming) <= DEPTH:
+            self.coming.append(self.pool.submit(self.load))
+        began = time.monotonic()
+        share = self.coming.popleft().result() if self.task.can_prefetch else self.load()
+        self.waited += time.monotonic() - began
+        return share
+
+    def load(self) -> Share:
+        """Load the next update's plans, and this process's batches of them."""
+        plans = [next(self.stream) for _ in range(self.plans)]
+        mine = plans[self.group.rank :: self.group.world]
+        batches = [self.task.batch(plan, position) for position, plan in mine]
+        if self.group.device.type == "cuda":
+            batches = [batch.pin_memory() if hasattr(batch, "pin_memory") else batch for batch in batches]
+        last = plans[-1][0]
+        return Share(batches, sum(self.task.count(plan) for _, plan in plans), Position(last.epoch, last.batch + 1))

@@ -6,7 +6,7 @@ The first process writes. What it could not write is an error on every process, 
 import contextlib
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from regard.training.checkpoint import (
     read_manifest,
     step_name,
 )
-from regard.training.distributed import Group, gather_all, spread_like
+from regard.training.distributed import Group, gather_all, shard_like
 from regard.training.settings import FITTED, TrainingSettings
 from regard.training.task import Position, Task
 from regard.training.weights import MovingAverage, check_weights, load_tensors
@@ -57,7 +57,7 @@ class Counters:
     sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
     skipped: int = 0
     validated: int | None = None  # the step of the last validation
-    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.timetable`)
+    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.schedule`)
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
         """Note a validation, and return whether it is the best so far.
@@ -97,18 +97,20 @@ def is_fitted(value: object) -> bool:
     )
 
 
-OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # that runs of before do not have
+def is_position(value: object) -> bool:
+    """Return whether a value is a position in the data: an epoch and a batch."""
+    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
+
+
+def is_number_or_null(value: object) -> bool:
+    return value is None or is_number(value)
+
+
+OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # keys that runs of earlier versions lack
 COUNTER_CHECKS = (
-    (
-        "position",
-        lambda value: type(value) is list and list(map(is_count, value)) == [True, True],
-        "an epoch and a batch",
-    ),
+    ("position", is_position, "an epoch and a batch"),
     ("seconds", is_number, "a number"),
-    *(
-        (key, lambda value: value is None or is_number(value), "a number or null")
-        for key in ("best", "best_loss", "lowest")
-    ),
+    *((key, is_number_or_null, "a number or null") for key in ("best", "best_loss", "lowest")),
     ("best_step", is_count, "a number of steps"),
     ("waited", is_count, "a number of validations"),
     ("sums", is_sums, "a table of numbers"),
@@ -129,31 +131,23 @@ def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
         if key not in OPTIONAL or key in table:
             check_key(table, key, right, expected, where, "counters.")
     now = Counters(manifest["step"], **{**table, "position": Position(*table["position"])})
-    if "validated" not in table:  # of an earlier version, of which nobody knows
+    if "validated" not in table:  # of an earlier version
         now.validated = now.step
     return now
 
 
-def optimiser_tensors(
-    optimiser: torch.optim.Optimizer, names: Sequence[str], parameters: Sequence[nn.Parameter]
-) -> dict[str, Tensor]:
-    """Collect an optimiser's tensors, by the names of the weights."""
+def optimiser_tensors(updater: "Updater") -> dict[str, Tensor]:
+    """Collect the optimiser's tensors, by the names of the weights."""
     return {
         f"optimiser.{key}.{name}": value
-        for name, parameter in zip(names, parameters, strict=True)
-        for key, value in optimiser.state.get(parameter, {}).items()
+        for name, parameter in zip(updater.names, updater.parameters, strict=True)
+        for key, value in updater.optimiser.state.get(parameter, {}).items()
     }
 
 
-def restore_optimiser(
-    optimiser: torch.optim.Optimizer,
-    names: Sequence[str],
-    parameters: Sequence[nn.Parameter],
-    tensors: Mapping[str, Tensor],
-    where: str,
-) -> None:
+def restore_optimiser(updater: "Updater", tensors: Mapping[str, Tensor], where: str) -> None:
     """Restore the optimiser's tensors; `where` is their file, for messages."""
-    for name, parameter in zip(names, parameters, strict=True):
+    for name, parameter in zip(updater.names, updater.parameters, strict=True):
         state = {}
         for key in ("step", "exp_avg", "exp_avg_sq"):
             if f"optimiser.{key}.{name}" in tensors:
@@ -163,20 +157,9 @@ def restore_optimiser(
                     kind = str(tensor.dtype).removeprefix("torch.")
                     actual = f"{list(tensor.shape)} of {kind}, expected {shape} of float32"
                     raise CheckpointError(f"{where}: tensor optimiser.{key}.{name} is {actual}")
-                state[key] = tensor.to(parameter.device) if key == "step" else spread_like(tensor, parameter)
+                state[key] = tensor.to(parameter.device) if key == "step" else shard_like(tensor, parameter)
         if state:
-            optimiser.state[parameter] = state
-
-
-def initialise_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-    """Create AdamW's state of each weight now, where it would be created in its first step."""
-    for parameter in parameters:
-        if not optimiser.state[parameter]:
-            optimiser.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
-                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
-            }
+            updater.optimiser.state[parameter] = state
 
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
@@ -188,7 +171,7 @@ def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
 def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
     """Refuse a checkpoint that was made with another value of a key; for the model, name the option."""
     if key == "model" and isinstance(stored, Mapping):
-        stored = filled_from(stored, folder)
+        stored = complete_model(stored, folder)
     if isinstance(value, Mapping) and isinstance(stored, Mapping) and stored != value:  # which of its options
         name = next(name for name in {**stored, **value} if stored.get(name) != value.get(name))
         key, stored, value = f"{key}.{name}", stored.get(name), value.get(name)
@@ -196,7 +179,7 @@ def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
         raise CheckpointError(f"{folder}: made with {key} {show_value(stored)}, but this run has {show_value(value)}")
 
 
-def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def complete_model(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Complete the model of a manifest with every option, or raise a CheckpointError that names the wrong one."""
     try:
         return kinds.complete_table(table)
@@ -244,10 +227,10 @@ class Saver:
     def restore(self, checkpoint: Checkpoint, updater: "Updater", ema: MovingAverage | None) -> Counters:
         """Restore the optimiser, the average and the counters of a checkpoint."""
         where = str(checkpoint.folder / "trainer.safetensors")
-        restore_optimiser(updater.optimiser, updater.names, updater.parameters, checkpoint.trainer, where)
+        restore_optimiser(updater, checkpoint.trainer, where)
         if ema is not None:
             ema.values = [
-                spread_like(checkpoint.model[name], parameter.detach())
+                shard_like(checkpoint.model[name], parameter.detach())
                 for name, parameter in zip(updater.names, updater.parameters, strict=True)
             ]
         now = read_counters(checkpoint.folder, checkpoint.manifest)
@@ -263,7 +246,7 @@ class Saver:
         """Write a checkpoint of the current state."""
         updater.read_sums(now)
         first = self.group.first
-        trainer = gather_all(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
+        trainer = gather_all(optimiser_tensors(updater), first)
         weights = gather_all(trained_weights(updater.objective), first)
         self.check_overflow(now, weights)
         if ema is not None:
@@ -297,7 +280,7 @@ class Saver:
             return mean
         with torch.no_grad():
             for name, tensor in own.items():
-                tensor.copy_(spread_like(mean[name], tensor.detach()))
+                tensor.copy_(shard_like(mean[name], tensor.detach()))
         return mean
 
     def mean_is_best(self, folders: list[Path]) -> bool:
