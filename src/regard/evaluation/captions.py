@@ -25,7 +25,7 @@ from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
 from regard.evaluation.text import chrf, count_rows, exact, measure_by, ratio
 
-MOST = 4  # words of an n-gram
+MAX_ORDER = 4  # words of an n-gram
 SIGMA = 6.0
 BETA = 1.2
 MARKS = string.punctuation + "«»„“”‘’‚…–—¿¡。、，！？"
@@ -50,10 +50,10 @@ def words(text: str) -> Words:
     return tuple(word for piece in pieces if (word := piece if piece in CLITICS else piece.strip(MARKS)))
 
 
-def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measurement:
+def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MAX_ORDER) -> Measurement:
     """BLEU-n's lengths, matches and n-grams, caption by caption, as sacreBLEU counts them."""
-    if not 1 <= n <= MOST:
-        raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
+    if not 1 <= n <= MAX_ORDER:
+        raise ArgumentError(f"n: {n} given, expected 1 to {MAX_ORDER}")
     from sacrebleu import BLEU
 
     pairs = tokenize_pairs(outputs, references)
@@ -69,7 +69,7 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
     pairs = tokenize_pairs(outputs, references)
     spoken = Counter[Words]()  # of how many pictures
     for _, captions in pairs:
-        spoken.update({gram for each in captions for n in range(1, MOST + 1) for gram in count_ngrams(each, n)})
+        spoken.update({gram for each in captions for n in range(1, MAX_ORDER + 1) for gram in count_ngrams(each, n)})
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
@@ -80,12 +80,12 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
     rows = []
     for output, captions in pairs:
         total = 0.0
-        for n in range(1, MOST + 1):
+        for n in range(1, MAX_ORDER + 1):
             mine = weighed(output, n)
             for each in captions:
                 lengths = math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
                 total += lengths * clipped_cosine(mine, weighed(each, n))
-        rows.append([10 * total / (MOST * len(captions)), 1.0])
+        rows.append([10 * total / (MAX_ORDER * len(captions)), 1.0])
     return Measurement(
         "CIDEr-D", count_rows(rows, 2), ratio, caption_signature(references, idf="references", pictures=str(len(pairs)))
     )

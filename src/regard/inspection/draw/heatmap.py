@@ -23,7 +23,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import as_stack, check_words
 from regard.inspection.draw.plot import INK, RULE, Drawing, Limits, Scale, draw_bar, is_dark, list_scales, save, share
 
-LONGEST = 60  # letters of a word beside a picture
+MAX_LETTERS = 60  # letters of a word beside a picture
 
 SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
@@ -53,7 +53,7 @@ def heatmap(
     stack = _stack(weights)
     panels, n, m = stack.shape
     source, target = (
-        [cut_word(word[: LONGEST + 1], LONGEST) for word in words]
+        [cut_word(word[: MAX_LETTERS + 1], MAX_LETTERS) for word in words]
         for words in (_labels("source", source, m), _labels("target", target, n))
     )
     heading, names = _titles(title, panels)

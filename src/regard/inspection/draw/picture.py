@@ -32,7 +32,7 @@ from regard.attention import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.heatmap import LONGEST, cut_word, draw_panel, fonts, heatmap, text_width
+from regard.inspection.draw.heatmap import MAX_LETTERS, cut_word, draw_panel, fonts, heatmap, text_width
 from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
 
@@ -412,7 +412,7 @@ def draw_dependencies(
     stretch: bool = False,
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
-    words = [cut_word(word, LONGEST) for word in words]
+    words = [cut_word(word, MAX_LETTERS) for word in words]
     centres, wide = place_words(words, relations)
     strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
     tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
