@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import as_stack, check_words
-from regard.inspection.draw.plot import INK, RULE, Drawing, Limits, Scale, draw_bar, is_dark, list_scales, save, share
+from regard.inspection.draw.plot import INK, RULE, Drawing, Scale, draw_bar, is_dark, list_scales, save, share
 
 LONGEST = 60  # letters of a word beside a picture
 
@@ -37,7 +37,6 @@ def heatmap(
     target: Sequence[str] | None = None,
     *,
     title: str | Sequence[str] | None = None,
-    limits: Limits | Sequence[Limits] = None,
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
@@ -46,9 +45,8 @@ def heatmap(
     `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
     dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel.
     The colours of weights go from 0 to 1 in every picture, as the bar beside them says; with `stretch` to the largest
-    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. `limits` are the
-    lowest and the highest value of another scale, for all panels or for each (None: as above). With a `path` the figure
-    is also saved; the suffix chooses PNG, SVG or PDF.
+    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. With a `path`
+    the figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
@@ -58,7 +56,7 @@ def heatmap(
     )
     heading, names = _titles(title, panels)
 
-    scales = list_scales(stack, limits, stretch)
+    scales = list_scales(stack, stretch)
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))

@@ -8,9 +8,7 @@ where the head of attention leads from a word to its head in the tree, or back.
 """
 
 # h heads · n rows or words · m columns or pieces · y x rows and columns of a grid
-import difflib
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +51,6 @@ def picture(
     *,
     view: str | None = None,
     head: int | None = None,
-    against: Exhibit | None = None,
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
@@ -62,16 +59,12 @@ def picture(
     Text is drawn as a heat map between words; a caption as a film strip, a panel a word, as in Xu et al. 2015; a
     document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the one that is
     nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all of them,
-    and one head of self-attention with the text's dependency tree, where that is known. `against` another exhibit, of
-    another model or of another input, the words that both wrote or read are drawn for one, for the other, and as the
-    difference. Colours go from 0 to 1 or, with `stretch`, to the largest weight of the picture. With a `path` the
-    figure is also saved; the suffix chooses PNG, SVG or PDF.
+    and one head of self-attention with the text's dependency tree, where that is known. Colours go from 0 to 1 or, with
+    `stretch`, to the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG
+    or PDF.
     """
     exhibit = as_exhibit(what, source, target)
-    if against is not None:
-        figure = _draw_difference(exhibit, against, view, head, stretch)
-    else:
-        figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
+    figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
     if path is not None:
         save(figure, path)
     return figure
@@ -254,65 +247,7 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
         axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
 
 
-# ---- two models, or two inputs
-
-
-def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
-    tables = []
-    for each in (exhibit, other):
-        its_view, heads = _select(each, view, head)
-        side = each.sides.get(its_view.columns)
-        if its_view.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
-            raise ArgumentError(
-                f"against: texts can be compared in a picture, got {its_view.title!r}; the page shows both"
-            )
-        merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True))
-        tables.append((merged[0], down, across))
-    (one, down, across), (two, others, beside) = tables
-    pairs = [(i, j) for i, j in _merge_places(down, others) if i is not None and j is not None]
-    if not pairs:
-        raise ArgumentError("against: the two have no word in common that looks")
-    columns = _merge_places(across, beside)
-    first = _spread_columns(one[[i for i, _ in pairs]], [i for i, _ in columns])
-    second = _spread_columns(two[[j for _, j in pairs]], [j for _, j in columns])
-    words = [across[i] if i is not None else beside[j or 0] for i, j in columns]
-    names = [*_labels(exhibit, other), "A less B"]
-    panels = torch.stack([first, second, first - second])
-    # Weights are shares: on a scale to 1 a small difference is faint in every picture.
-    most = float(panels[2].abs().max())
-    top = most if stretch and most else max(1.0, most)
-    return heatmap(
-        panels, words, [down[i] for i, _ in pairs], title=names, limits=[None, None, (-top, top)], stretch=stretch
-    )
-
-
-def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:
-    """Two lists of words in one order: the place of each in the one and in the other, None where it is not there."""
-    merged = list[tuple[int | None, int | None]]()
-    for same, i, i_end, j, j_end in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
-        if same == "equal":
-            merged += zip(range(i, i_end), range(j, j_end), strict=True)
-        else:
-            merged += [(place, None) for place in range(i, i_end)] + [(None, place) for place in range(j, j_end)]
-    return merged
-
-
-def _spread_columns(weights: Tensor, positions: list[int | None]) -> Tensor:
-    """Columns in another order, with zeros where there is none."""
-    wide = weights.new_zeros(len(weights), len(positions))
-    for column, place in enumerate(positions):
-        if place is not None:
-            wide[:, column] = weights[:, place]
-    return wide
-
-
-def _labels(*exhibits: Exhibit) -> list[str]:
-    """The names of two: their inputs where these differ, else their models."""
-    if exhibits[0].title != exhibits[1].title:
-        names = [textwrap.shorten(each.title, 50, placeholder="…") for each in exhibits]
-    else:
-        names = [", ".join(filter(None, [each.kind, each.run])) or "a look" for each in exhibits]
-    return [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
+# ---- documents and trees
 
 
 def units_of(side: Side | None, count: int, whole: bool = False) -> Units:

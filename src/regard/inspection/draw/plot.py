@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import matplotlib
 from jaxtyping import Float
@@ -24,7 +24,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.errors import ArgumentError, ShapeError
+from regard.errors import ArgumentError
 from regard.evaluation import FEW, Lengths
 from regard.io import disk
 
@@ -42,8 +42,6 @@ SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
 DIVERGING = LinearSegmentedColormap.from_list("regard-signed", [*reversed(DOWN), *UP[1:]])
 
 ROUNDING = 1e-4  # by which sums of rounded weights may pass 1
-
-Limits = tuple[float, float] | None
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
@@ -140,20 +138,13 @@ class Scale:
         return [self.low, (self.low + self.high) / 2, self.high]
 
 
-def list_scales(
-    stack: Float[Tensor, "h n m"], limits: Limits | Sequence[Limits] = None, stretch: bool = False
-) -> list[Scale]:
-    """The scale of each panel: its limits, where they are given; weights share one, and what is no weight another."""
-    one = limits is None or (len(limits) == 2 and isinstance(limits[0], int | float))
-    each = cast(list[Limits], [limits] * len(stack) if one else list(limits or ()))
-    if len(each) != len(stack):
-        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(each)}")
-    shares = [panel for panel, own in enumerate(each) if own is None and are_shares(stack[panel])]
-    others = [panel for panel, own in enumerate(each) if own is None and panel not in shares]
-    given = {own: own_scale(*own) for own in each if own is not None}
-    rest = own_scale(float(stack[others].min()), float(stack[others].max())) if others else None
-    weights = weight_scale(stack[shares], stretch) if shares else None
-    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(each)]
+def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
+    """List the scale of each panel: weights share one, and what is no weight another."""
+    shares = [are_shares(panel) for panel in stack]
+    others = stack[[not each for each in shares]]
+    rest = own_scale(float(others.min()), float(others.max())) if len(others) else None
+    weights = weight_scale(stack[shares], stretch) if any(shares) else None
+    scales = [weights if each else rest for each in shares]
     return [scale for scale in scales if scale is not None]
 
 
