@@ -46,7 +46,7 @@ class FixedDistance:
 
 
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> Iterator[Table]:
-    """A table for each side of the share of words that look at their head, on the phrasebook."""
+    """Tabulate for each side the share of words that look at their head, on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
     examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
     shares_by_head = measure_dependencies(model, tokenizers, examples)
@@ -68,7 +68,7 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:
-    """The share by layer and head, in the order of the model."""
+    """Measure the share by layer and head, in the order of the model."""
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     hits: dict[str, Tensor] = {}
     words = dict.fromkeys(SIDES, 0)
@@ -106,13 +106,13 @@ def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> B
 
 
 def head_links(side: str, example: Example) -> list[tuple[int, int]]:
-    """Words and their heads, where those can be looked at."""
+    """List words and their heads, where those can be looked at."""
     heads = enumerate(example.target_heads if side == "decoder" else example.source_heads)
     return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
 
 
 def best_distance(side: str, examples: Sequence[Example]) -> FixedDistance:
-    """The fixed distance that meets the most heads."""
+    """Find the fixed distance that meets the most heads."""
     distances = [head - word for example in examples for word, head in head_links(side, example)]
     if not distances:
         raise ArgumentError("examples: no heads given, expected those of the phrasebook")

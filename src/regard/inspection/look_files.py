@@ -57,7 +57,7 @@ class OutputPaths:
         return cls(out, ending)
 
     def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
-        """The paths of `count` files: one as it is named, several with a number. None of them may be an input."""
+        """List the paths of `count` files: one as it is named, several with a number. None of them may be an input."""
         folder = self.out if self.folder else self.out.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)

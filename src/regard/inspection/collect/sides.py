@@ -19,7 +19,7 @@ from regard.tasks import Side
 
 
 def separate_marks(side: Side) -> Side:
-    """The side with punctuation as words of its own, where it stands at the beginning or the end of a word.
+    """Make punctuation words of their own, where it stands at the beginning or the end of a word.
 
     So it is drawn: the weight of a full stop is not that of the word before it. Pieces inside a word stay, such as the
     apostrophe of "don't". Links and trees count the words of the text, as `side` has them.
@@ -47,7 +47,7 @@ def separate_marks(side: Side) -> Side:
 
 
 def count_specials(side: Side) -> Side:
-    """The side with START, END and the like as words of their own, where they stand."""
+    """Make START, END and the like words of their own, where they stand."""
     if None not in side.words:
         return side
     words, texts, place = list[int | None](), list[str](), dict[int, int]()
@@ -81,7 +81,7 @@ def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str,
 
 
 def is_mark(text: str) -> bool:
-    """Whether a text is punctuation alone."""
+    """Return whether a text is punctuation alone."""
     return all(unicodedata.category(letter).startswith("P") for letter in text)
 
 

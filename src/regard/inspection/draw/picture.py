@@ -30,7 +30,7 @@ from regard.attention import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
 from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.heatmap import LONGEST, cut_word, draw_panel, fonts, heatmap, text_width
+from regard.inspection.draw.heatmap import MAX_LETTERS, cut_word, draw_panel, fonts, heatmap, text_width
 from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
 
@@ -54,7 +54,7 @@ def picture(
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
-    """A picture of an exhibit, or of a look with the words that it stands between.
+    """Draw an exhibit, or a look with the words that it stands between.
 
     Text is drawn as a heat map between words; a caption as a film strip, a panel a word, as in Xu et al. 2015; a
     document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the one that is
@@ -95,7 +95,7 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: b
 
 
 def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
-    """The view to draw and its heads; None stands for their mean."""
+    """Choose the view to draw and its heads; None stands for their mean."""
     views = {view.name: view for view in exhibit.views}
     if not views:
         raise ArgumentError(f"exhibit: a {exhibit.kind or 'model'} without attention has nothing to draw")
@@ -123,7 +123,7 @@ def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
 
 
 def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
-    """The units of the rows and of the columns.
+    """Return the units of the rows and of the columns.
 
     The rows are what is read, where that is what a row aligns; whole where a text looks at itself, so that rows and
     columns are the same.
@@ -142,7 +142,7 @@ def _merge_words(
 
 
 def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None) -> None:
-    """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
+    """Mark windows of local attention by a bracket and a diamond at the centre, what hard attention took by a ring."""
     m = view.weights.shape[2]
     (rows, _), (columns, _) = _units(exhibit, view)
     last = max((column for column in columns if column is not None), default=0)
@@ -185,7 +185,7 @@ def _draw_places(
     with_places: bool,
     stretch: bool,
 ) -> Figure:
-    """A panel a word; or a panel each of five places, framed, that look at the others."""
+    """Draw a panel a word; or a panel each of five places, framed, that look at the others."""
     if with_places:
         spread = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.5), (0.75, 0.25), (0.75, 0.75))
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
@@ -219,7 +219,7 @@ def _draw_places(
 
 
 def _veil(shares: Any) -> Any:
-    """Red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
+    """Return red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
 
     Brightness grows with the root of a weight, as the bar shows: a picture has so many places that most weights are
     small.
@@ -232,7 +232,7 @@ def _veil(shares: Any) -> Any:
 
 
 def _veil_colours() -> ListedColormap:
-    """The colours of the veil over grey, for the bar."""
+    """Return the colours of the veil over grey, for the bar."""
     veil = _veil(np.linspace(0.0, 1.0, 256))
     return ListedColormap(veil[..., :3] * veil[..., 3:] + 0.6 * (1 - veil[..., 3:]))
 
@@ -266,12 +266,12 @@ def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
 
 
 def replace_surrogates(text: str) -> str:
-    """A text without halves of letters, which no font can draw."""
+    """Replace halves of letters, which no font can draw."""
     return text.encode("utf-8", "replace").decode()
 
 
 def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
-    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
+    """Draw words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
     by_role: dict[str, View] = {view.role: view for view in exhibit.views}
     whole = by_role.get("sentences")
     counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
@@ -347,7 +347,7 @@ def draw_dependencies(
     stretch: bool = False,
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
-    words = [cut_word(word, LONGEST) for word in words]
+    words = [cut_word(word, MAX_LETTERS) for word in words]
     centres, wide = place_words(words, relations)
     strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
     tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
@@ -393,7 +393,7 @@ def draw_dependencies(
 
 
 def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[float], float]:
-    """The middle of each word, in inches, and how wide all are."""
+    """Place the middle of each word, in inches; also how wide all are."""
     centres, x = list[float](), SIDE
     for word, relation in zip(words, relations, strict=True):
         width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
@@ -403,7 +403,7 @@ def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[fl
 
 
 def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The height of each arc: over those that it covers, and apart from those that it crosses."""
+    """Choose the height of each arc: over those that it covers, and apart from those that it crosses."""
     ends = [(min(pair), max(pair)) for pair in pairs]
     levels = dict[int, int]()
     for k in sorted(range(len(pairs)), key=lambda k: ends[k][1] - ends[k][0]):
