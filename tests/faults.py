@@ -240,7 +240,7 @@ OTHERS = [
         "alignment/extraction.py",
         "pieces.clamp(min=1)",
         "pieces.clamp(max=1)",
-        "inspection/collect/test_sides.py",
+        "inspection/collect/test_exhibit.py",
     ),
     Fault(
         "tasks/classify.py",

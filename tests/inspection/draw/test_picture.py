@@ -15,7 +15,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from regard.attention import Attention, Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, save, svg
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import merge
 from regard.inspection.draw.picture import LOOK, arc_levels, draw_dependencies, units_of
 from regard.inspection.draw.plot import FAINT, INK, SEQUENTIAL
 from regard.tasks import Side

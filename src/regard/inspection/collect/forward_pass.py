@@ -21,8 +21,8 @@ from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual,
 from regard.config import parse
 from regard.decoding import Options, check_finite
 from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import grid_side, slots_side
 from regard.inspection.collect.memory_heads import HeadStep, find_heads
-from regard.inspection.collect.sides import grid_side, slots_side
 from regard.models import KINDS, Layer, Memory, MemoryHeads, Model, Pictures
 from regard.tasks import ForcedExample, Item, Side, TrainedRun
 

@@ -29,8 +29,16 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.exhibit import Addressing, Exhibit, Gates, Numbers, View, Walk, as_exhibit
-from regard.inspection.collect.sides import separate_marks
+from regard.inspection.collect.exhibit import (
+    Addressing,
+    Exhibit,
+    Gates,
+    Numbers,
+    View,
+    Walk,
+    as_exhibit,
+    separate_marks,
+)
 from regard.inspection.draw.graph import GRAPH_STYLE, STATIC, draw_graph
 from regard.io import disk
 from regard.tasks import Side

@@ -28,8 +28,7 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
-from regard.inspection.collect.sides import count_specials, merge, separate_marks
+from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit, count_specials, merge, separate_marks
 from regard.inspection.draw.heatmap import MAX_LETTERS, cut_word, draw_panel, fonts, heatmap, text_width
 from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
