@@ -216,5 +216,7 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
         log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
     heads = ((each, recording.calls.get(name, [])) for name, each in find_heads(model).items())
-    head_steps = [HeadStep(each, *call.inputs[:2], call.output[1]) for each, calls in heads for call in calls]
+    head_steps = [
+        HeadStep(each, call.inputs[0], call.inputs[1], call.output[1]) for each, calls in heads for call in calls
+    ]
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)

@@ -7,7 +7,6 @@ page holds them in half precision and computes any row of any head from them, wi
 # b rows of a batch: sentences of a document, otherwise one · h heads · n rows · m columns · s sentences · d width
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, cast
 
 import torch
@@ -178,12 +177,6 @@ def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
     """List the windows of local attention among spans."""
     parts = (part for span in spans if span is not None for part in span.parts)
     return [part for part in parts if isinstance(part, Monotonic | Predictive)]
-
-
-@torch.no_grad()
-def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]:
-    """Return the views, each with its numbers where it has any."""
-    return tuple(replace(view, numbers=numbers_of(forward, view)) for view in views)
 
 
 def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
