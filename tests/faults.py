@@ -243,6 +243,12 @@ OTHERS = [
         "inspection/collect/test_exhibit.py",
     ),
     Fault(
+        "inspection/collect/walk.py",
+        "z * h + (1 - z) * proposed",
+        "(1 - z) * h + z * proposed",
+        "inspection/collect/test_walk.py",
+    ),
+    Fault(
         "tasks/classify.py",
         "each * self.weights[batch.labels].to(each)",
         "each / self.weights[batch.labels].to(each)",
