@@ -7,6 +7,7 @@ h heads · n queries · m keys
 """
 
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from torch import Tensor
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import as_stack, check_words
 from regard.inspection.draw.plot import INK, RULE, Drawing, Scale, draw_bar, is_dark, list_scales, save, share
-from regard.training import validation_samples
 
 MAX_LETTERS = 60  # letters of a word beside a picture
 
@@ -222,7 +222,10 @@ def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None
 
 def text_width(word: str) -> int:
     """Count the columns a word takes in a terminal: two for wide letters, none for combining marks."""
-    return sum(map(validation_samples.columns_of, word))
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in word
+    )
 
 
 def cut_word(word: str, size: int) -> str:
