@@ -271,6 +271,9 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
     return paths
 
 
+# ---- loops over layers
+
+
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
     """Replace each operation that runs once for every layer by a unit for each layer.
 
