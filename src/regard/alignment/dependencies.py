@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.alignment.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
+from regard.alignment.extraction import WatchedBatch, watch_batches
 from regard.data import DataSettings, Example, Tokenizers, generate
 from regard.errors import ArgumentError
 from regard.models import Model
@@ -81,10 +81,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             side = view.split(".")[0]
             if side not in SIDES or view in model.cross_attentions:
                 continue
-            weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
-            at = at[:, : weights.shape[2]]
-            size = part.target_words if side == "decoder" else part.source_words
-            right = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
+            right = part.own_links(view, side) & trees[side][:, None]
             hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
         raise ArgumentError("model: no self-attention in it, expected a model with self-attention")
@@ -97,8 +94,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
 
 def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
     """Mark where the head of each word is; of the decoder, if it was read before."""
-    size = part.target_words if side == "decoder" else part.source_words
-    matrix = torch.zeros(len(examples), size, size, dtype=torch.bool)
+    matrix = torch.zeros(len(examples), part.size(side), part.size(side), dtype=torch.bool)
     for row, example in enumerate(examples):
         for word, head in head_links(side, example):
             matrix[row, word, head] = True

@@ -169,6 +169,17 @@ class WatchedBatch:
         """Merge weights between pieces into weights between words."""
         return merge_batch(weights, self.rows(offset), self.source, (self.target_words, self.source_words))
 
+    def size(self, side: str) -> int:
+        """Return how many words the encoder's or the decoder's side has, of the pair that has the most."""
+        return self.target_words if side == "decoder" else self.source_words
+
+    def own_links(self, name: str, side: str) -> Bool[Tensor, "b h i j"]:
+        """Link each word to the one of its own side that it looked at most; of the decoder, words are those it read."""
+        weights = self.weights(name)
+        rows = (self.rows(1) if side == "decoder" else self.source)[:, : weights.shape[2]]
+        sizes = self.size(side), self.size(side)
+        return pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], sizes))
+
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
         """Return one head of a crossing, or their mean."""
         weights = self.weights(name)
