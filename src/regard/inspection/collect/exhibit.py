@@ -277,7 +277,7 @@ def check_words(name: str, words: Sequence[str], count: int) -> list[str]:
 
 def _side(name: str, words: Sequence[str] | None, count: int, grid: tuple[int, int] | None) -> Side:
     texts = tuple(check_words(name, [str(index + 1) for index in range(count)] if words is None else words, count))
-    return Side(texts, tuple(range(count)), texts, grid)
+    return name_places(texts, grid)
 
 
 def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
@@ -358,16 +358,9 @@ def is_mark(text: str) -> bool:
     return all(unicodedata.category(letter).startswith("P") for letter in text)
 
 
-def grid_side(grid: tuple[int, int]) -> Side:
-    """Make the side of a grid's places, row by row, each named by its row and column from 1."""
-    names = tuple(f"{y + 1},{x + 1}" for y in range(grid[0]) for x in range(grid[1]))
-    return Side(names, tuple(range(len(names))), names, grid)
-
-
-def slots_side(count: int) -> Side:
-    """Make the side of a memory's places, named by their numbers from 1."""
-    names = tuple(map(str, range(1, count + 1)))
-    return Side(names, tuple(range(count)), names)
+def name_places(names: Sequence[str], grid: tuple[int, int] | None = None) -> Side:
+    """Make the side of places with names: of a grid row by row, or of a memory."""
+    return Side(tuple(names), tuple(range(len(names))), tuple(names), grid)
 
 
 def merge(

@@ -223,7 +223,9 @@ def joined_numbers(
         keys, values = beside(first.keys), beside(first.values)
     alike = keys is not None and all((each.call.score, each.call.scale) == (first.score, first.scale) for each in calls)
     form = {"bilinear": "dot", "additive": "additive"}.get(first.score, "stored") if alike else "stored"
-    projected = form != "stored"
+    projected, vector = form != "stored", first.vector if form == "additive" else None
+    if vector is not None:  # a row per head, or one for all
+        vector = vector.reshape(-1, vector.shape[-1]).float().cpu()
     softmax = all(each.call.weighting == "softmax" and each.look.picked is None for each in calls)
     masks = [each.call.limits.mask() if lengths is None else None for each in calls]
     if lengths is None and any(each.look.weights.shape[-1] < columns for each in calls):  # a tape that grows
@@ -236,7 +238,7 @@ def joined_numbers(
         query=torch.cat([part(each, each.call.query) for each in calls], 1) if projected else None,
         keys=keys if projected else None,
         values=values,
-        vector=None if form != "additive" or first.vector is None else vector_of(first.vector),
+        vector=vector,
         scores=None if projected else table([each.look.scores for each in calls]),
         bias=table([each.call.limits.bias() for each in calls]),
         gate=table([each.call.limits.gate() for each in calls], 1.0),
@@ -283,8 +285,3 @@ def stack_tables(
     joined = torch.cat(rows, 1)
     same = len(joined) > 1 and bool((joined == joined[:1]).all())
     return joined[:1] if same else joined
-
-
-def vector_of(vector: Tensor) -> Float[Tensor, "h c"]:
-    """Return the v of an additive score, a row per head or one for all."""
-    return vector.reshape(-1, vector.shape[-1]).float().cpu()

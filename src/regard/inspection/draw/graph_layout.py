@@ -284,7 +284,12 @@ class Arrangement:
     def arrange(self) -> Layout:
         """Place everything, and return the frame with it."""
         self.make_items()
-        edges = self.local_edges()
+        pairs = (
+            (edge.source, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges
+        )
+        edges = [
+            edge for edge in pairs if edge[1] is not edge[2]
+        ]  # the source, its item, the target's; None is outside
         self.rank(edges)
         self.add_lanes(edges)
         rows = Rows(self.items, self.links, self.is_from_beside)
@@ -307,11 +312,6 @@ class Arrangement:
                     self.place_of[node.name] = Item(node.name, *self.measure(node.name))
                 if self.place_of[node.name] not in self.items:
                     self.items.append(self.place_of[node.name])
-
-    def local_edges(self) -> list[tuple[str, Item | None, Item | None]]:
-        """List edges between items: the source, its item and the target's; None is outside."""
-        pairs = ((edge, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges)
-        return [(edge.source, lower, upper) for edge, lower, upper in pairs if lower is not upper]
 
     def rank(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
         """Find the row of each item: one above the highest that it reads; what reads nothing, below what reads it."""

@@ -71,7 +71,8 @@ def picture(
 
 def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
-    weights = _heads(view, heads)
+    weights = view.weights.detach().float().cpu()
+    weights = torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
     if columns is not None and columns.grid is not None:
         with_places = rows is not None and rows.grid is not None
         return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
@@ -82,14 +83,14 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: b
         name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1:
-        words = exhibit.sides[tree.side]  # those that the tree counts
-        merged = merge(weights, words.words, words.words)
-        down = list(map(replace_surrogates, words.texts))
-        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
-    merged, down, across = _merge_words(exhibit, view, weights)
-    figure = heatmap(merged, across, down, title=name, stretch=stretch)
+        side = exhibit.sides[tree.side]  # with the words that the tree counts
+        texts = list(map(replace_surrogates, side.texts))
+        merged = merge(weights, side.words, side.words)[0]
+        return draw_dependencies(merged, texts, tree.heads, tree.relations, name, stretch=stretch)
+    (down, names), (across, words) = _units(exhibit, view)
+    figure = heatmap(merge(weights, down, across), words, names, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
-        _marks(axes, exhibit, view, each)
+        _marks(axes, view, each, down, across)
     return figure
 
 
@@ -113,11 +114,6 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     return view, [0] if count == 1 else list(range(count))
 
 
-def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
-    weights = view.weights.detach().float().cpu()
-    return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
-
-
 # ---- text
 
 
@@ -133,17 +129,9 @@ def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
     return units_of(rows, n, whole=view.rows == view.columns), units_of(columns, m, whole=True)
 
 
-def _merge_words(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"]
-) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    (rows, down), (columns, across) = _units(exhibit, view)
-    return merge(weights, rows, columns), down, across
-
-
-def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None) -> None:
+def _marks(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
     """Mark windows of local attention by a bracket and a diamond at the centre, what hard attention took by a ring."""
     m = view.weights.shape[2]
-    (rows, _), (columns, _) = _units(exhibit, view)
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -212,7 +200,10 @@ def _draw_places(
         veil = _veil((maps[index - 1].reshape(grid) / scale.high).numpy())
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
         if with_places:
-            _frame(axes, at[index - 1], grid, height, width)
+            tall, wide = height / grid[0], width / grid[1]
+            where = (at[index - 1] % grid[1] * wide, at[index - 1] // grid[1] * tall)
+            for colour, line in (("black", 2.6), ("white", 1.2)):
+                axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
     draw_bar(figure, scale, panels, (1.45 * across, 0.0))
     return figure
 
@@ -230,20 +221,8 @@ def _veil(shares: Any) -> Any:
     return veil
 
 
-def _veil_colours() -> ListedColormap:
-    """Return the colours of the veil over grey, for the bar."""
-    veil = _veil(np.linspace(0.0, 1.0, 256))
-    return ListedColormap(veil[..., :3] * veil[..., 3:] + 0.6 * (1 - veil[..., 3:]))
-
-
-VEIL = _veil_colours()
-
-
-def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: int) -> None:
-    tall, wide = height / grid[0], width / grid[1]
-    where = (place % grid[1] * wide, place // grid[1] * tall)
-    for colour, line in (("black", 2.6), ("white", 1.2)):
-        axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
+GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # over grey, for the bar
+VEIL = ListedColormap(GREY_VEIL[..., :3] * GREY_VEIL[..., 3:] + 0.6 * (1 - GREY_VEIL[..., 3:]))
 
 
 # ---- documents and trees

@@ -139,18 +139,13 @@ class Scale:
 
 
 def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
-    """List the scale of each panel: weights share one, and what is no weight another."""
-    shares = [are_shares(panel) for panel in stack]
+    """List the scale of each panel: weights share one, and what is negative or above 1 another."""
+    shares = [float(panel.min()) >= 0.0 and float(panel.max()) <= 1.0 + ROUNDING for panel in stack]
     others = stack[[not each for each in shares]]
     rest = own_scale(float(others.min()), float(others.max())) if len(others) else None
     weights = weight_scale(stack[shares], stretch) if any(shares) else None
     scales = [weights if each else rest for each in shares]
     return [scale for scale in scales if scale is not None]
-
-
-def are_shares(weights: Tensor) -> bool:
-    """Return whether numbers can be weights, which are never negative nor above 1."""
-    return float(weights.min()) >= 0.0 and float(weights.max()) <= 1.0 + ROUNDING
 
 
 def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
