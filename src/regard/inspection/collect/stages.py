@@ -426,13 +426,16 @@ def stages_of(
         AttentionStage("weights", tuple(look.weights.shape), weighting_words(attention.weighting), (), "weighting")
     )
     if gated:
-        stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
+        own = ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)
+        words = "exp(−(j − p_i)² / 2σ²)" if any(isinstance(part, Predictive) for part in parts) else own
+        stages.append(AttentionStage("gate", tuple(look.weights.shape), words))
     # Where the values are the identity, the sum is the weights themselves.
     values, width = prepared.values, prepared.values.shape[-1]
-    own = values.shape[-2] == width and bool(
+    pairs_of_keys = values.shape[-2] == width and bool(
         (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
     )
-    stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
+    words = "each key is its own value" if pairs_of_keys else ""
+    stages.append(AttentionStage("sum", context, words, ("v",), pairs=pairs_of_keys))
     if heads:
         *batch, count, queries, width = context
         stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
@@ -452,10 +455,3 @@ def list_words(parts: tuple[Span, ...], biases: bool) -> str:
     named = [part for part in parts if type(part) not in SPANS or isinstance(part, Alibi) is biases]
     words = (SPANS.get(type(part), type(part).__name__).format(radius=getattr(part, "radius", "")) for part in named)
     return ", ".join(dict.fromkeys(words))
-
-
-def gate_words(parts: tuple[Span, ...]) -> str:
-    """Describe what weights are multiplied by after the softmax."""
-    if any(isinstance(part, Predictive) for part in parts):
-        return "exp(−(j − p_i)² / 2σ²)"
-    return ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)

@@ -161,16 +161,12 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     local = [
         f"local-{'m' if isinstance(each, Monotonic) else 'p'}, D = {each.radius}" for each in windows(inner.span, span)
     ]
-    parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
-    return " · ".join(filter(None, parts))
-
-
-def score_words(score: Score) -> str:
-    """Describe a score by its name and formula."""
-    score = score.first_score if isinstance(score, PerHead) else score
+    score = inner.score.first_score if isinstance(inner.score, PerHead) else inner.score
+    words = next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
     if isinstance(score, Dot):
-        return "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
-    return next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
+        words = "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
+    parts = [heads, words, *local, weighting_words(inner.weighting)]
+    return " · ".join(filter(None, parts))
 
 
 def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
