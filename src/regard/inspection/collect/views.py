@@ -202,8 +202,7 @@ def joined_numbers(
 
     def beside(tensor: Tensor) -> Float[Tensor, "1 m c"]:
         assert lengths is not None
-        rows = zip(calls[0].expand(tensor)[:, 0], lengths, strict=True)
-        return torch.cat([row[:length] for row, length in rows])[None].float().cpu()
+        return torch.cat([calls[0].row(tensor, at)[:, :length] for at, length in enumerate(lengths)], 1)
 
     def table(tensors: Sequence[Tensor | None], default: float = 0.0) -> Float[Tensor, "h n m"] | None:
         if lengths is None or tensors[0] is None:
@@ -212,7 +211,7 @@ def joined_numbers(
 
     if lengths is None:
         keys, values = (
-            shared_keys(calls, [part(each, tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
+            shared_keys(calls, [each.row(tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
             for tensors in ([each.call.keys for each in calls], [each.call.values for each in calls])
         )
     else:
@@ -231,7 +230,7 @@ def joined_numbers(
         score=cast(Literal["dot", "additive", "stored"], form),
         scale=float(first.scale),
         temperature=float(first.temperature) if softmax else 1.0,
-        query=torch.cat([part(each, each.call.query) for each in calls], 1) if projected else None,
+        query=torch.cat([each.row(each.call.query) for each in calls], 1) if projected else None,
         keys=keys if projected else None,
         values=values,
         vector=vector,
@@ -245,18 +244,13 @@ def joined_numbers(
     )
 
 
-def part(resolved: ResolvedCall, tensor: Tensor) -> Float[Tensor, "h x c"]:
-    """Return [*b (h) x c] of the only row of the batch, with its heads."""
-    return resolved.expand(tensor)[0].float().cpu()
-
-
 def shared_keys(
     calls: Sequence[ResolvedCall], tensors: Sequence[Float[Tensor, "h _ c"]], columns: int
 ) -> Float[Tensor, "h m c"] | None:
     """Return the keys of the longest call, if those of every other call are a prefix of them; else None."""
     last = max(reversed(tensors), key=lambda each: each.shape[1])
     for resolved, tensor in zip(calls, tensors, strict=True):
-        has_weight = part(resolved, resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
+        has_weight = resolved.row(resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
         beginning = last[:, : tensor.shape[1]]
         # Projected in a batch of another size, the same numbers may differ in their last digit.
         if not torch.allclose(tensor[has_weight], beginning[has_weight], rtol=1e-4, atol=1e-6):
@@ -277,7 +271,7 @@ def stack_tables(
     for resolved, tensor in zip(calls, tensors, strict=True):
         shape = resolved.look.weights.shape
         whole = torch.full(shape, default) if tensor is None else tensor.expand(shape)
-        rows.append(F.pad(part(resolved, whole), (0, columns - shape[-1])))
+        rows.append(F.pad(resolved.row(whole), (0, columns - shape[-1])))
     joined = torch.cat(rows, 1)
     same = len(joined) > 1 and bool((joined == joined[:1]).all())
     return joined[:1] if same else joined
