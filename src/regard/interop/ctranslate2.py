@@ -8,7 +8,6 @@ alignments are read from comes first in its layer: the rows of its queries, keys
 output that reads them, trade places with others, which changes no result.
 """
 
-# d width · n positions
 import importlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.alignment import extraction
@@ -156,7 +154,9 @@ def convert(
     ):
         words.weight = array(table_of(embedding.tokens.weight, config))
         if config.positions != "rotary":
-            stack.position_encodings.encodings = array(position_table(embedding, positions or POSITIONS))
+            nothing = embedding.tokens.weight.new_zeros(1, positions or POSITIONS, config.size)
+            added = nothing if embedding.positions is None else embedding.positions(nothing)
+            stack.position_encodings.encodings = array(added[0])
         if config.norm == "pre":
             set_norm(stack.layer_norm, part.final_norm)
         layers: Iterable[tuple[int, tuple[Any, Any]]] = enumerate(zip(stack.layer, part.blocks, strict=True))
@@ -208,7 +208,12 @@ def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: 
 
 def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int | None = None) -> None:
     """Give an attention its projections and its norm; the head `first` comes before the others."""
-    query, keys, values, (weight, bias) = projections(heads)
+    assert heads.projection is not None
+    assert heads.output is not None
+    sizes = (heads.query_size, heads.query_size, heads.value_size)
+    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
+    query, keys, values = (list(part) for part in split)
+    weight, bias = heads.output.weight, heads.output.bias
     if first is not None:
         order = torch.tensor([first, *(head for head in range(heads.heads) if head != first)])
         query, keys, values = ([rows_by_head(x, heads.heads, order) for x in part] for part in (query, keys, values))
@@ -222,15 +227,6 @@ def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int |
     set_norm(spec.layer_norm, norm)
     if not scaled:
         spec.queries_scale = np.float32(1)
-
-
-def projections(heads: Heads) -> list[Any]:
-    """Return weight and bias of the projections of queries, keys and values, and of the output."""
-    assert heads.projection is not None
-    assert heads.output is not None
-    sizes = (heads.query_size, heads.query_size, heads.value_size)
-    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
-    return [*split, (heads.output.weight, heads.output.bias)]
 
 
 def rows_by_head(x: Tensor, heads: int, order: Tensor) -> Tensor:
@@ -253,10 +249,3 @@ def set_norm(spec: Any, norm: Any) -> None:
 def array(x: Tensor) -> np.ndarray:
     """Copy a tensor in float32."""
     return x.detach().to("cpu", torch.float32).numpy().copy()
-
-
-def position_table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
-    """Return the vectors that the first positions add to an embedding; zeros where there are no positions."""
-    nothing = embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim)
-    table: Tensor = nothing if embedding.positions is None else embedding.positions(nothing)
-    return table[0]

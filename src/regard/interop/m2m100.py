@@ -51,7 +51,12 @@ VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "spec
 def read_m2m100(folder: Path) -> Imported:
     """Read a folder of M2M-100 or NLLB as a run of Regard."""
     read_table(folder / "config.json")
-    tokenizers, table = read_vocabulary(folder)
+    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
+        raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
+    own, table = m2m100_tokenizers(folder).source, m2m100_rows(folder)
+    known = set(own.names)
+    others = [THEIR_START, *(piece for piece in table if piece not in known)]
+    tokenizers = round_up(Tokenizers(add_pieces(own, others, str(folder))), str(folder))
     imported = read_rows(folder, tokenizers, table)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
     languages = len(run_languages.known_languages(tokenizers.source))
@@ -90,16 +95,6 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
 def open_m2m100(folder: Path, run: Run) -> Opened:
     """Open a folder that was written from a run."""
     return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, export_rows(place)))
-
-
-def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
-    """Return the tokenizers, their <s> among the pieces, and the row of every piece: M2M-100 has a vocab.json."""
-    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
-        raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
-    tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
-    own = set(tokenizers.source.names)
-    others = [THEIR_START, *(piece for piece in table if piece not in own)]
-    return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
