@@ -423,7 +423,11 @@ def cost_table(cost: Cost) -> Table:
     return Table(
         caption=f"Milliseconds of a call by annotations n, with n queries ({cost.rows} × n × {cost.width}, "
         f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds per query",
-        columns=["span", *(f"n = {n:,}" for n in cost.lengths), *(f"per query, n = {n:,}" for n in ends(cost))],
+        columns=[
+            "span",
+            *(f"n = {n:,}" for n in cost.lengths),
+            *(f"per query, n = {cost.lengths[place]:,}" for place in (0, -1)),
+        ],
         rows=[
             [
                 span,
@@ -436,11 +440,6 @@ def cost_table(cost: Cost) -> Table:
         note=f"Score general, windows of ±{RADIUS}. Multiply-adds are counted at a width of {COUNTED}; slices of keys "
         "that neighbouring queries share are counted whole.",
     )
-
-
-def ends(cost: Cost) -> tuple[int, int]:
-    """Return the shortest and the longest length."""
-    return cost.lengths[0], cost.lengths[-1]
 
 
 def cost_plot(cost: Cost) -> Plot:

@@ -119,15 +119,13 @@ def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], de
     logits = model.output(model.decode(model.encode(source), target)[0])
     real = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
     loss = F.cross_entropy(logits[real].float(), ids[real])
-    projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
+    blocks = [block for block in model.modules() if isinstance(block, Block)]
+    projections: list[Any] = [
+        heads for block in blocks for heads in (block.attention, block.cross) if heads is not None
+    ]
     gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
     rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]
     return math.sqrt(sum(float(each.double().square().sum()) for each in rows))
-
-
-def attentions(block: Block) -> list[Any]:
-    """List the attentions of a block."""
-    return [block.attention] if block.cross is None else [block.attention, block.cross]
 
 
 def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:

@@ -117,15 +117,12 @@ def align(
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
     from regard.decoding import first_model
-    from regard.evaluation import read_links
     from regard.inspection import corpus_alignment
 
     source, target = encode_inputs(encoding, source, target)
     check_output(out, source, target)
     check_output(translations, source, out, flag="--translations")
-    gold_links, judges = (
-        None if each is None else read_links(each, first=int(from_one), say=print_message) for each in (gold, choose)
-    )
+    gold_links, judges = (read_gold(each, from_one) for each in (gold, choose))
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
@@ -198,6 +195,13 @@ def write_links(
     print_message(f"{count:,} pair{'s' * (count != 1)}, read from {settings}")
     if gold is not None:
         print_message(corpus_alignment.describe_score(gold_path, gold, scored, print_message))
+
+
+def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
+    """Read a file of gold links, where one is given; what is odd in it is printed."""
+    from regard.evaluation import read_links
+
+    return None if path is None else read_links(path, first=int(from_one), say=print_message)
 
 
 def choose_and_print(
