@@ -72,19 +72,14 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     alignment.write(folder)
     if packs.is_file(run.folder / unknown_words.FILE):
         (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, LARGEST))
-    versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
-    return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
-
-
-def portable_settings(run: Run) -> dict[str, Any]:
-    """Return the settings of a run as a table, without the files of whoever trained it."""
-    table, data = run.settings.table(), run.settings.data
+    table, data = run.settings.table(), run.settings.data  # without the files of whoever trained the run
     table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
     if (languages := run_languages.languages_of(data)) is not None and len(languages[1]) == 1:
         table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
     table["tokenizer"] = {key: each for key, each in table["tokenizer"].items() if not key.endswith("file")}
     table["training"] = {"guided": 0.0}
-    return table
+    versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
+    return {"quantize": quantize, "positions": positions, "versions": versions, "settings": table}
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:

@@ -37,7 +37,6 @@ from regard.interop.numbering import (
     m2m100_tokenizers,
     round_up,
 )
-from regard.models import TransformerModel
 from regard.run import Run
 
 NUMBERS = {"bos_token_id": "<s>", "pad_token_id": "<pad>", "eos_token_id": "</s>", "decoder_start_token_id": "</s>"}
@@ -129,7 +128,14 @@ def write_m2m100(run: Run, folder: Path) -> None:
         if i != first and not special_pieces.is_filler(tokenizer.names[i])
     ]
     order = [first, PAD, END, UNKNOWN, *rest]
-    check_bias(model, order, copied and not config.start_as_end)
+    bias, embeddings = model.readout.bias, model.source.tokens.weight
+    if bias is not None and bool(bias[order].abs().max() > TOLERANCE):
+        raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
+    own_start = copied and not config.start_as_end
+    if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
+        raise ConfigError(
+            "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
+        )
     stacks.write_tensors(folder, stacks.tensors_of(model, [order, order]))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
     write_tokenizers(run.tokenizers, names, folder)
@@ -149,17 +155,6 @@ def write_m2m100(run: Run, folder: Path) -> None:
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
     stacks.write_json(folder / "generation_config.json", {**origin_values(run, "generation"), **generation})
-
-
-def check_bias(model: TransformerModel, written: Sequence[int], own_start: bool) -> None:
-    """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
-    bias, embeddings = model.readout.bias, model.source.tokens.weight
-    if bias is not None and bool(bias[list(written)].abs().max() > TOLERANCE):
-        raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
-    if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
-        raise ConfigError(
-            "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
-        )
 
 
 def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path) -> None:
