@@ -123,12 +123,6 @@ def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
     return Curve(low.tolist(), middle.tolist(), high.tolist(), factor)
 
 
-def explained_by_line(middle: list[float]) -> float:
-    """Return how much of the logarithm's variance a straight line explains."""
-    distance, height = log_norms(middle)
-    return float(torch.corrcoef(torch.stack([distance, height]))[0, 1] ** 2)
-
-
 def log_norms(middle: list[float]) -> tuple[Tensor, Tensor]:
     """Return distances and logarithms of norms; values that underflowed are left out."""
     points = [(step, math.log(value)) for step, value in enumerate(middle) if step >= NEAR and value > 1e-200]
@@ -221,6 +215,8 @@ def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> lis
     def fall(name: str) -> float:
         return curves[name].middle[far] / curves[name].middle[1]
 
+    # How much of the logarithm's variance a straight line explains.
+    straight = float(torch.corrcoef(torch.stack(log_norms(curves["tanh RNN"].middle)))[0, 1] ** 2)
     tanh, relu, gru, lstm = (curves[name].factor for name in ("tanh RNN", "ReLU RNN", "GRU", "LSTM"))
     open_ = curves["LSTM, forget bias 1"].factor
     helped = min(curves["tanh RNN, orthogonal"].factor, curves["ReLU RNN, identity"].factor)
@@ -228,7 +224,7 @@ def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> lis
     return [
         Verdict(
             "the gradient of a tanh RNN falls geometrically with distance",
-            tanh < 0.95 and explained_by_line(curves["tanh RNN"].middle) > 0.98,
+            tanh < 0.95 and straight > 0.98,
             f"by {tanh:.2f} a step; over {far} steps it is {show(fall('tanh RNN'), '.1g')} of what it was",
         ),
         Verdict(
