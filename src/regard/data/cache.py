@@ -134,7 +134,9 @@ def find_or_fill(
         final = fill(folder)
         publish(folder, final)
     if entry != final:
-        write_alias(entry, final)
+        if entry.is_dir() and not entry.is_symlink():  # a damaged one of its own
+            shutil.rmtree(entry, ignore_errors=True)
+        disk.write_whole(entry, final.name + "\n")  # a small file, as not every system has links
     return final, False
 
 
@@ -183,13 +185,6 @@ def publish(folder: Path, final: Path) -> None:
             disk.sync(final.parent)
             return
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
-
-
-def write_alias(name: Path, final: Path) -> None:
-    """Make another name refer to a cache, by a small file, as not every system has links."""
-    if name.is_dir() and not name.is_symlink():  # a damaged one of its own
-        shutil.rmtree(name, ignore_errors=True)
-    disk.write_whole(name, final.name + "\n")
 
 
 def resolve_alias(name: Path) -> Path:

@@ -245,7 +245,13 @@ class TableTexts:
         if isinstance(path, GivenText) or text_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
-        corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
+        if data is not None and labelled:  # as in the file that was trained on
+            alike = are_alike(path, data.documents or "")  # columns have numbers, keys have names
+            corpus = (data if alike else replace(data, text_column=None, label_column=None)).labelled(path)
+        else:  # as in the first file of this form that was trained on
+            others = (each for each in (data.corpora if data else ()) if each.file and are_alike(path, each.file))
+            first = next(others, CorpusSettings(file=path))
+            corpus = CorpusSettings(file=path, source_column=first.source_column, target_column=first.target_column)
         texts = cls(path, corpus, say, side)
         place = f"column {texts.column}" if corpus.form in (".tsv", ".csv") else f"the key {texts.column!r}"
         what, rest = ("documents", "labels") if labelled else (f"{side}s", OTHER_SIDE[side])
@@ -280,21 +286,6 @@ def read_tables(pairs: LinePairs, data: DataSettings | None, say: Say) -> None:
     if pairs.source is not None:
         pairs.source_texts = TableTexts.of(pairs.source, data, say) or list
     pairs.target_texts = TableTexts.of(pairs.target, data, say, "target") or list
-
-
-def document_columns(path: str, data: DataSettings) -> CorpusSettings:
-    """Return where the texts of labelled documents stand, as in the file that was trained on."""
-    if not are_alike(path, data.documents or ""):  # columns have numbers, keys have names
-        data = replace(data, text_column=None, label_column=None)
-    return data.labelled(path)
-
-
-def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
-    """Return where the two sides of pairs stand, as in the first file of this form that was trained on."""
-    for corpus in () if data is None else data.corpora:
-        if corpus.file is not None and are_alike(path, corpus.file):
-            return CorpusSettings(file=path, source_column=corpus.source_column, target_column=corpus.target_column)
-    return CorpusSettings(file=path)
 
 
 def are_alike(path: str, other: str) -> bool:
