@@ -21,7 +21,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from regard.data.preparation import Prepared
 
 
-T = TypeVar("T")
 WINDOW = 100_000
 ROUNDS = 6
 

@@ -32,7 +32,8 @@ from regard.io import disk
 FORMAT = 1
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}
-HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in (*TYPES, *LINKS, "pixels")}
+KINDS = {**TYPES, **LINKS, "pixels": np.uint8}
+HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in KINDS}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
 
 
@@ -67,7 +68,7 @@ class Encoded:
 
 def map_numbers(folder: Path, name: str) -> np.ndarray:
     """Map the numbers of one file into memory."""
-    path, kind = folder / f"{name}.bin", np.dtype({**TYPES, **LINKS}[name])
+    path, kind = folder / f"{name}.bin", np.dtype(KINDS[name])
     count = (path.stat().st_size - 16) // kind.itemsize
     if count == 0:  # nothing to map
         return np.zeros(0, kind)

@@ -111,28 +111,10 @@ BLANK = "lines that cannot be read count as blank", "a line that cannot be read 
 def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Yield some columns of a table by their names, where it has a header, or by their numbers.
 
-    Of a TSV, which has none, names stand for the places that such columns usually have.
+    Of a TSV, which has none, names stand for the places that such columns usually have, and quotes mean nothing. A
+    blank line stays blank.
     """
     numbers, header = find_columns(path, *names)
-    return columns(path, *numbers, say=say, header=header)
-
-
-def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
-    """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
-    cells, header = list[str](), False
-    if text_lines.is_csv(path):
-        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
-    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
-    return [number for number, _ in found], any(header for _, header in found)
-
-
-def columns(
-    path: str | Path, *numbers: int, say: Say = ignore, header: bool | None = None
-) -> Iterator[tuple[str, ...]]:
-    """Yield some columns, counted from 1, of tab-separated values, or of a CSV. A blank line stays blank.
-
-    Quotes mean nothing in a TSV. `header` says whether a CSV has one; by default its words do.
-    """
     least, bad = max(numbers), BadRows(path)
     for number, line in numbered_lines(path, say, header):
         cells = line.split("\t")
@@ -144,6 +126,15 @@ def columns(
             bad.add(f"line {number:,}: {len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
         yield tuple("" for _ in numbers)
     bad.end(say, *BLANK)
+
+
+def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
+    """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
+    cells, header = list[str](), False
+    if text_lines.is_csv(path):
+        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
+    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
+    return [number for number, _ in found], any(header for _, header in found)
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:

@@ -121,6 +121,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
     free, size = sorted(places), tokenizer.size
     words: list[str] = []
     pieces: dict[int, list[int]] = {}
+    ordinary = [i for i in range(UNKNOWN + 1, size) if i not in tokenizer.hidden]  # what texts are made of
     for piece, form in wanted.items():
         name = piece if form != "word" else name_word(tokenizer, piece)
         if name in words:  # of two that are normalised to one
@@ -134,7 +135,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
             size += 1
         if form == "word":
             words.append(name)
-        pieces[i] = [each for each in tokenizer.encode_bare([piece])[0] if each > UNKNOWN] or ordinary(tokenizer)
+        pieces[i] = [each for each in tokenizer.encode_bare([piece])[0] if each > UNKNOWN] or ordinary
     rounded = -(-size // MULTIPLE) * MULTIPLE if not tokenizer.size % MULTIPLE else size
     added += [describe(i, FILLER.format(i), special=True) for i in range(size, rounded)]
     if len(added) > ADDED:
@@ -164,11 +165,6 @@ def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:
             f"{given} with a tokenizer made elsewhere that does not cut word by word, expected only pieces of "
             "tokenizer.before, after or first",
         )
-
-
-def ordinary(tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of all pieces that texts are made of."""
-    return [i for i in range(UNKNOWN + 1, tokenizer.size) if i not in tokenizer.hidden]
 
 
 def frequent_words(

@@ -169,7 +169,9 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     section = both.get("sentencepiece") if isinstance(both, dict) and {*both} <= {"sentencepiece", ROWS} else None
     if not isinstance(section, dict):
         raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
-    if not is_numbering(rows := both.get(ROWS, {})):
+    rows = both.get(ROWS, {})  # that special pieces had where a vocabulary was imported from
+    named = isinstance(rows, dict) and {*rows} <= {"<pad>", "</s>", "<unk>"}
+    if not named or not all(type(i) is int and 0 <= i < LARGEST for i in rows.values()):
         raise DataError(f"{place}: its regard.{ROWS} is {short(rows)}, expected the rows of special pieces")
     odd = sorted({*section} ^ KEYS_OF_SENTENCEPIECE)
     if odd:
@@ -195,12 +197,6 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):
         raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
-
-
-def is_numbering(table: Any) -> bool:
-    """Return whether a table has the rows that special pieces had where a vocabulary was imported from."""
-    right = isinstance(table, dict) and all(isinstance(piece, str) and type(i) is int for piece, i in table.items())
-    return right and {*table} <= {"<pad>", "</s>", "<unk>"} and all(0 <= i < LARGEST for i in table.values())
 
 
 def is_scored(table: Any) -> bool:
