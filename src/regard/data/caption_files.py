@@ -223,8 +223,8 @@ class PictureFiles:
             self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are skipped")
 
 
-def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
-    """List the first few names for a message; bytes that are no characters are shown as question marks."""
+def list_names(names: Iterable[str], joined: str = ", ") -> str:
+    """List the first three names for a message; bytes that are no characters are shown as question marks."""
     first = sorted(names)
-    text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
+    text = joined.join(first[:3]) + (f"{joined}…" if len(first) > 3 else "")
     return CONTROL.sub("?", text).encode(errors="replace").decode()

@@ -244,7 +244,7 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
             f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
         )
     growth = 1.0
-    for count, (key, part) in enumerate(all_components(content, place), 1):
+    for count, (key, part) in enumerate(components(content, place), 1):
         if count > PARTS:
             raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
         growth *= growth_of(part, place)
@@ -252,25 +252,18 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
             raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
 
 
-def all_components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """List the normalisers, pre-tokenizers and decoders, each with the key that it stands under."""
-    for key in ("normalizer", "pre_tokenizer", "decoder"):
-        yield from ((key, part) for part in components(content.get(key), place, key))
-
-
-def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """List the components of a part, including itself."""
-    if depth > DEEP:
-        raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
-    if not isinstance(part, dict):
-        return
-    yield part
-    for value in part.values():
-        if isinstance(value, list):
-            for each in value:
-                yield from components(each, place, key, depth + 1)
-        elif isinstance(value, dict) and "type" in value:
-            yield from components(value, place, key, depth + 1)
+def components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """List the normalisers, pre-tokenizers and decoders, parts of parts too, each with the key that it stands under."""
+    waiting = [(key, content.get(key), 0) for key in ("decoder", "pre_tokenizer", "normalizer")]  # the next one last
+    while waiting:
+        key, part, depth = waiting.pop()
+        if depth > DEEP:
+            raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
+        if isinstance(part, dict):
+            yield key, part
+            for value in reversed(part.values()):
+                value = [value] if isinstance(value, dict) and "type" in value else value
+                waiting += [(key, each, depth + 1) for each in reversed(value if isinstance(value, list) else [])]
 
 
 def growth_of(part: Mapping[str, Any], place: str) -> float:
@@ -337,7 +330,7 @@ def trial(tokenizer: str) -> str | None:
 def probes(content: Mapping[str, Any]) -> list[str]:
     """Return texts that may be hard for a tokenizer's patterns: their own characters, again and again."""
     signs = dict[str, None]()
-    for _, part in all_components(content, ""):
+    for _, part in components(content, ""):
         pattern = part.get("pattern")
         for text in pattern.values() if isinstance(pattern, dict) else ():
             signs |= dict.fromkeys(str(text))
