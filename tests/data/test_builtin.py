@@ -15,7 +15,17 @@ from data.cases import texts
 from PIL import Image
 
 from regard.data import builtin
-from regard.data.builtin import CORPORA, BuiltIn, Example, edition_of, generate, options_of, split_of, write_corpus
+from regard.data.builtin import (
+    CORPORA,
+    BuiltIn,
+    Example,
+    choose_split,
+    edition_of,
+    generate,
+    hash_source,
+    options_of,
+    write_corpus,
+)
 from regard.data.preparation import prepare
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError
@@ -124,12 +134,12 @@ def test_splits_never_meet(name):
         held = {example.source for seed in (0, 2) for example in generate(name, 12, seed=seed, split=split, edition=1)}
         assert len(held) > 12
         assert not held & train
-        assert {split_of(source) for source in held} == {split}
-    assert {split_of(source) for source in train} == {"train"}
+        assert {choose_split(hash_source(source)) for source in held} == {split}
+    assert {choose_split(hash_source(source)) for source in train} == {"train"}
 
 
 def test_splits_have_their_share():
-    shares = [split_of(str(number)) for number in range(20_000)]
+    shares = [choose_split(hash_source(str(number))) for number in range(20_000)]
     assert 0.015 < shares.count("valid") / 20_000 < 0.025
     assert 0.015 < shares.count("test") / 20_000 < 0.025
 
@@ -264,7 +274,7 @@ def test_what_is_written_is_what_was_generated(tmp_path):
 def test_nothing_is_overwritten_unasked(tmp_path):
     (tmp_path / "valid.target").write_text("mine")
     with pytest.raises(ArgumentError, match="valid.target already exists"):
-        write_corpus("copy", tmp_path, {"train": 3, "valid": 3})
+        list(write_corpus("copy", tmp_path, {"train": 3, "valid": 3}))
     assert [path.name for path in tmp_path.iterdir()] == ["valid.target"]
     list(write_corpus("copy", tmp_path, {"train": 3, "valid": 3}, force=True))
     assert (tmp_path / "valid.target").read_text() != "mine"
@@ -291,7 +301,7 @@ def test_pictures_are_written_beside_their_table(tmp_path, question, table):
         assert tuple(told["speaks_of"]) == example.speaks_of
     assert len(list((tmp_path / "images").iterdir())) == 5
     with pytest.raises(ArgumentError, match="already exists"):
-        write_corpus("scenes", tmp_path, {"train": 1}, **options)
+        list(write_corpus("scenes", tmp_path, {"train": 1}, **options))
 
 
 def test_documents_are_a_table_of_label_and_text(tmp_path):

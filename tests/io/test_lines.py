@@ -28,7 +28,6 @@ from regard.io.lines import (
     is_pipe,
     locate_column,
     read_chunks,
-    separator_of,
 )
 
 NOISE = random.Random(5).randbytes(5000).hex().encode()
@@ -227,7 +226,8 @@ def test_quotes_commas_and_line_breaks():
 )
 def test_headers_and_separators(first, header, separator):
     assert find_header([first, "a,b"], "a.csv")[1] == header
-    assert separator_of(first) == separator
+    _, (_, second) = csv_rows([first, "a;b,c"], "a.csv", header=False)
+    assert second == ("a;b\tc" if separator == "," else "a\tb,c")
 
 
 @pytest.mark.parametrize(

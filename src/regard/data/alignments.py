@@ -100,23 +100,6 @@ class Words:
         return Cut(counts, begun - (ends - lengths)[row[begun]], sizes.astype(np.int64))
 
 
-def piece_links(
-    links: Int[np.ndarray, "l 2"], row: Int64[np.ndarray, " l"], source: Cut, target: Cut
-) -> tuple[Int64[np.ndarray, "k 3"], Float[np.ndarray, " k"]]:
-    """Convert links of words to (row, target piece, source piece) and their weights."""
-    words = [  # numbered through all rows
-        np.cumsum(side.counts)[row] - side.counts[row] + links[:, i] for i, side in ((0, source), (1, target))
-    ]
-    wide, high = source.sizes[words[0]], target.sizes[words[1]]
-    total = np.bincount(words[1], weights=wide, minlength=len(target.sizes))  # linked source pieces of a target word
-    count = wide * high
-    each = np.repeat(np.arange(len(links)), count)
-    inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    down, along = np.divmod(inside, wide[each])
-    link_indices = np.stack([row[each], target.starts[words[1][each]] + down, source.starts[words[0][each]] + along], 1)
-    return link_indices, 1 / total[words[1][each]]
-
-
 class Linking:
     """A maker of the links of a batch."""
 
@@ -139,9 +122,20 @@ class Linking:
         row = np.repeat(np.arange(len(indices)), counts)
         at = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         source, target = self.cuts(sides, lengths)
-        link_indices, weight = piece_links(encoded.links[at].astype(np.int64), row, source, target)
-        index = torch.from_numpy(link_indices.T.copy())
-        return Links(index[0], index[1], index[2], torch.from_numpy(weight.astype(np.float32)))
+        words = [  # numbered through all rows
+            np.cumsum(side.counts)[row] - side.counts[row] + encoded.links[at, i].astype(np.int64)
+            for i, side in ((0, source), (1, target))
+        ]
+        # From a link of words to those of their pieces: every target piece of it with every source piece.
+        wide, high = source.sizes[words[0]], target.sizes[words[1]]
+        total = np.bincount(words[1], weights=wide, minlength=len(target.sizes))  # linked source pieces of a word
+        count = wide * high
+        each = np.repeat(np.arange(len(row)), count)
+        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        down, along = np.divmod(inside, wide[each])
+        pieces = row[each], target.starts[words[1][each]] + down, source.starts[words[0][each]] + along
+        index = torch.from_numpy(np.stack(pieces))
+        return Links(index[0], index[1], index[2], torch.from_numpy((1 / total[words[1][each]]).astype(np.float32)))
 
     def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:
         """Find the words of both sides."""

@@ -21,7 +21,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from regard.data.preparation import Prepared
 
 
-T = TypeVar("T")
 WINDOW = 100_000
 ROUNDS = 6
 
@@ -89,7 +88,6 @@ class Order:
         self.weights, self.times = np.asarray(weights, np.float64), times
         self.bounds = np.cumsum(self.sizes * times)
         self.slots = int(self.bounds[-1])
-        self.unweighted = bool((self.weights == 1).all())
 
     def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
         """Yield the batches of one epoch, as indices of pairs: a function of (seed, number)."""
@@ -126,9 +124,9 @@ class Order:
 
     def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
         """Return the pairs at places of the epoch; a place may be empty where a pair's weight is not a whole number."""
-        if self.unweighted:
-            return positions.astype(np.int64)
         at = positions.astype(np.int64)
+        if (self.weights == 1).all():
+            return at
         corpus = np.searchsorted(self.bounds, at, side="right")
         inside = at - np.concatenate([[0], self.bounds])[corpus]
         time, pair = inside // self.sizes[corpus], inside % self.sizes[corpus]
@@ -465,13 +463,13 @@ def round_up(number: int, least: int) -> int:
     return max(least, 1 << (number - 1).bit_length())
 
 
-def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
-    """Pad a batch further: lengths to multiples of `columns`, and rows by at most a given part of them.
+def pad_up(batch: Batch, columns: int = 4) -> Batch:
+    """Pad a batch further: lengths to multiples of `columns`, and rows by at most a sixteenth of them.
 
     Rows that fill up read one token of padding, and nothing is expected of them.
     """
     rows = len(batch)
-    grain = max(8, round_up(rows, 8) // (2 * parts))
+    grain = max(8, round_up(rows, 8) // 32)
     padded_rows = -(-rows // grain) * grain
     if batch.links is not None:
         raise ArgumentError("links: given, expected none: a batch with links cannot be rounded up")

@@ -152,11 +152,6 @@ def find_example(
     return None if finder is None else finder(text, pair, edition, **limits)
 
 
-def split_of(source: str) -> Split:
-    """Return the split that a source belongs to, whatever the seed."""
-    return choose_split(hash_source(source))
-
-
 def has_pair(name: str) -> bool:
     """Return whether a corpus is of two languages, which its option `pair` names."""
     return "pair" in corpus(name).Options.__dataclass_fields__
@@ -292,12 +287,6 @@ def write_corpus(
             if (path := folder / f"{split}.{end}").exists():
                 raise ArgumentError(f"{path} already exists; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
-    return write_splits(folder, streams, ends, as_lines)
-
-
-def write_splits(
-    folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str], as_lines: Written
-) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
         count = 0

@@ -32,7 +32,8 @@ from regard.io import disk
 FORMAT = 1
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}
-HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in (*TYPES, *LINKS, "pixels")}
+KINDS = {**TYPES, **LINKS, "pixels": np.uint8}
+HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in KINDS}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
 
 
@@ -67,7 +68,7 @@ class Encoded:
 
 def map_numbers(folder: Path, name: str) -> np.ndarray:
     """Map the numbers of one file into memory."""
-    path, kind = folder / f"{name}.bin", np.dtype({**TYPES, **LINKS}[name])
+    path, kind = folder / f"{name}.bin", np.dtype(KINDS[name])
     count = (path.stat().st_size - 16) // kind.itemsize
     if count == 0:  # nothing to map
         return np.zeros(0, kind)
@@ -134,7 +135,9 @@ def find_or_fill(
         final = fill(folder)
         publish(folder, final)
     if entry != final:
-        write_alias(entry, final)
+        if entry.is_dir() and not entry.is_symlink():  # a damaged one of its own
+            shutil.rmtree(entry, ignore_errors=True)
+        disk.write_whole(entry, final.name + "\n")  # a small file, as not every system has links
     return final, False
 
 
@@ -183,13 +186,6 @@ def publish(folder: Path, final: Path) -> None:
             disk.sync(final.parent)
             return
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
-
-
-def write_alias(name: Path, final: Path) -> None:
-    """Make another name refer to a cache, by a small file, as not every system has links."""
-    if name.is_dir() and not name.is_symlink():  # a damaged one of its own
-        shutil.rmtree(name, ignore_errors=True)
-    disk.write_whole(name, final.name + "\n")
 
 
 def resolve_alias(name: Path) -> Path:

@@ -71,34 +71,26 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
     collection, bad = Captions(), BadRows(path)
     for i, image in enumerate(images):
         try:
-            name, split, captions = one_of_karpathy(image)
+            name = text(image, "filename")
+            if image.get("filepath") not in (None, ""):
+                name = f"{text(image, 'filepath')}/{name}"
+            split = text(image, "split") if "split" in image else None
+            if split is not None and split not in SPLITS:
+                raise DataError(f'"{split}" given under "split", expected one of {", ".join(SPLITS)}')
+            sentences = image.get("sentences")
+            if not isinstance(sentences, list):
+                raise DataError('no list under "sentences"')
+            captions = [text(sentence, "raw", "sentences: ") for sentence in sentences]
         except DataError as error:
             bad.add(f"images[{i}]: {error}")
             continue
         bad.good += 1
         if split is not None:
-            collection.splits[name] = split
+            collection.splits[name] = SPLITS[split]
         for caption in captions:
             collection.add(name, caption)
     bad.end(say, f"of {len(images):,} pictures cannot be read and are skipped")
     return collection
-
-
-def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
-    """Return a picture's name, its split and its captions, or raise a DataError that names what is missing."""
-    name, split = text(image, "filename"), None
-    folder = image.get("filepath")
-    if folder is not None and folder != "":
-        name = f"{text(image, 'filepath')}/{name}"
-    if "split" in image:
-        label = text(image, "split")
-        if label not in SPLITS:
-            raise DataError(f'"{label}" given under "split", expected one of {", ".join(SPLITS)}')
-        split = SPLITS[label]
-    sentences = image.get("sentences")
-    if not isinstance(sentences, list):
-        raise DataError('no list under "sentences"')
-    return name, split, [text(sentence, "raw", "sentences: ") for sentence in sentences]
 
 
 def text(row: Any, key: str, place: str = "") -> str:
@@ -231,8 +223,8 @@ class PictureFiles:
             self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are skipped")
 
 
-def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
-    """List the first few names for a message; bytes that are no characters are shown as question marks."""
+def list_names(names: Iterable[str], joined: str = ", ") -> str:
+    """List the first three names for a message; bytes that are no characters are shown as question marks."""
     first = sorted(names)
-    text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
+    text = joined.join(first[:3]) + (f"{joined}…" if len(first) > 3 else "")
     return CONTROL.sub("?", text).encode(errors="replace").decode()

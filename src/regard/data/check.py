@@ -266,8 +266,9 @@ def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding
     line = sample.lines[place]
     if len(labels) >= MANY and len(once) >= ONCE * len(labels):
         text = f"{len(once):,} of {len(labels):,} different labels occur once, so they are no labels"
-        if swap and looks_like_labels(sample.firsts):
-            kinds = len({*sample.firsts})
+        others = {*sample.firsts}
+        kinds, short = len(others), sum(map(len, others)) <= 40 * len(others)
+        if swap and short and kinds <= max(2, 0.2 * len(sample)):  # few short ones that are repeated
             values = f"{kinds:,} different value{'s' * (kinds != 1)}"
             text += f"; the other column has {values}, so the two columns are swapped: {swap}"
         else:
@@ -279,13 +280,6 @@ def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding
     has = "labels have" if len(once) > 1 else "label has"
     text = f"{len(once):,} {has} one example ({named[:60]}), too few to train on and to validate, such as line {line:,}"
     return [Finding("rare", text, len(once), line)]
-
-
-def looks_like_labels(texts: Sequence[str]) -> bool:
-    """Return whether texts are few short ones that are repeated."""
-    counts = Counter(texts)
-    short = sum(map(len, counts)) <= 40 * len(counts)
-    return short and len(counts) <= max(2, 0.2 * len(texts))
 
 
 def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, worth: float = WORTH) -> list[Finding]:

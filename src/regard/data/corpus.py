@@ -111,28 +111,10 @@ BLANK = "lines that cannot be read count as blank", "a line that cannot be read 
 def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Yield some columns of a table by their names, where it has a header, or by their numbers.
 
-    Of a TSV, which has none, names stand for the places that such columns usually have.
+    Of a TSV, which has none, names stand for the places that such columns usually have, and quotes mean nothing. A
+    blank line stays blank.
     """
     numbers, header = find_columns(path, *names)
-    return columns(path, *numbers, say=say, header=header)
-
-
-def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
-    """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
-    cells, header = list[str](), False
-    if text_lines.is_csv(path):
-        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
-    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
-    return [number for number, _ in found], any(header for _, header in found)
-
-
-def columns(
-    path: str | Path, *numbers: int, say: Say = ignore, header: bool | None = None
-) -> Iterator[tuple[str, ...]]:
-    """Yield some columns, counted from 1, of tab-separated values, or of a CSV. A blank line stays blank.
-
-    Quotes mean nothing in a TSV. `header` says whether a CSV has one; by default its words do.
-    """
     least, bad = max(numbers), BadRows(path)
     for number, line in numbered_lines(path, say, header):
         cells = line.split("\t")
@@ -144,6 +126,15 @@ def columns(
             bad.add(f"line {number:,}: {len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
         yield tuple("" for _ in numbers)
     bad.end(say, *BLANK)
+
+
+def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
+    """Return the numbers of columns, from 1, and whether the first row of the table is a header."""
+    cells, header = list[str](), False
+    if text_lines.is_csv(path):
+        cells, header = text_lines.find_header(physical_lines(path, ignore), str(path))
+    found = [text_lines.locate_column(cells, header, name, str(path)) for name in names]
+    return [number for number, _ in found], any(header for _, header in found)
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
@@ -245,7 +236,13 @@ class TableTexts:
         if isinstance(path, GivenText) or text_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
-        corpus = document_columns(path, data) if data is not None and labelled else pair_columns(path, data)
+        if data is not None and labelled:  # as in the file that was trained on
+            alike = are_alike(path, data.documents or "")  # columns have numbers, keys have names
+            corpus = (data if alike else replace(data, text_column=None, label_column=None)).labelled(path)
+        else:  # as in the first file of this form that was trained on
+            others = (each for each in (data.corpora if data else ()) if each.file and are_alike(path, each.file))
+            first = next(others, CorpusSettings(file=path))
+            corpus = CorpusSettings(file=path, source_column=first.source_column, target_column=first.target_column)
         texts = cls(path, corpus, say, side)
         place = f"column {texts.column}" if corpus.form in (".tsv", ".csv") else f"the key {texts.column!r}"
         what, rest = ("documents", "labels") if labelled else (f"{side}s", OTHER_SIDE[side])
@@ -280,21 +277,6 @@ def read_tables(pairs: LinePairs, data: DataSettings | None, say: Say) -> None:
     if pairs.source is not None:
         pairs.source_texts = TableTexts.of(pairs.source, data, say) or list
     pairs.target_texts = TableTexts.of(pairs.target, data, say, "target") or list
-
-
-def document_columns(path: str, data: DataSettings) -> CorpusSettings:
-    """Return where the texts of labelled documents stand, as in the file that was trained on."""
-    if not are_alike(path, data.documents or ""):  # columns have numbers, keys have names
-        data = replace(data, text_column=None, label_column=None)
-    return data.labelled(path)
-
-
-def pair_columns(path: str, data: DataSettings | None) -> CorpusSettings:
-    """Return where the two sides of pairs stand, as in the first file of this form that was trained on."""
-    for corpus in () if data is None else data.corpora:
-        if corpus.file is not None and are_alike(path, corpus.file):
-            return CorpusSettings(file=path, source_column=corpus.source_column, target_column=corpus.target_column)
-    return CorpusSettings(file=path)
 
 
 def are_alike(path: str, other: str) -> bool:

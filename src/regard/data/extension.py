@@ -86,8 +86,12 @@ def extend_tokenizers(
             raise ConfigError(
                 KEY, f"{show_value(piece)} given, which is a piece of the vocabulary already; leave it out"
             )
+        form, code = split_piece(piece)
         for i in missing:
-            wanted[i][piece] = "tag" if piece in tags else form_in(sides[i], piece) if piece in special else "word"
+            # What stands around texts is a tag, too, where pieces of its form are tags.
+            forms = {split_piece(tag)[0] for tag in sides[i].tags.values()} - {""}
+            tagged = piece in tags or (piece in special and code != piece and form in forms)
+            wanted[i][piece] = "tag" if tagged else "special" if piece in special else "word"
     if tokenizers.same_ids:
         wanted, words = [wanted[0] | wanted[1]] * 2, [[*words[0], *words[1]]] * 2
     wanted = [
@@ -97,13 +101,6 @@ def extend_tokenizers(
     target = source if tokenizers.joint else extend_side(sides[1], wanted[1])
     after = Tokenizers(source.after) if tokenizers.joint else Tokenizers(source.after, target.after)
     return Extension(tokenizers, after, source, target)
-
-
-def form_in(tokenizer: Tokenizer, piece: str) -> Form:
-    """Return what a piece around a text is: a tag where pieces of its form are tags, else special."""
-    form, code = split_piece(piece)
-    forms = {split_piece(tag)[0] for tag in tokenizer.tags.values()}
-    return "tag" if code != piece and form in forms - {""} else "special"
 
 
 def is_known(tokenizer: Tokenizer, piece: str) -> bool:
@@ -124,6 +121,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
     free, size = sorted(places), tokenizer.size
     words: list[str] = []
     pieces: dict[int, list[int]] = {}
+    ordinary = [i for i in range(UNKNOWN + 1, size) if i not in tokenizer.hidden]  # what texts are made of
     for piece, form in wanted.items():
         name = piece if form != "word" else name_word(tokenizer, piece)
         if name in words:  # of two that are normalised to one
@@ -137,7 +135,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
             size += 1
         if form == "word":
             words.append(name)
-        pieces[i] = [each for each in tokenizer.encode_bare([piece])[0] if each > UNKNOWN] or ordinary(tokenizer)
+        pieces[i] = [each for each in tokenizer.encode_bare([piece])[0] if each > UNKNOWN] or ordinary
     rounded = -(-size // MULTIPLE) * MULTIPLE if not tokenizer.size % MULTIPLE else size
     added += [describe(i, FILLER.format(i), special=True) for i in range(size, rounded)]
     if len(added) > ADDED:
@@ -167,11 +165,6 @@ def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:
             f"{given} with a tokenizer made elsewhere that does not cut word by word, expected only pieces of "
             "tokenizer.before, after or first",
         )
-
-
-def ordinary(tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of all pieces that texts are made of."""
-    return [i for i in range(UNKNOWN + 1, tokenizer.size) if i not in tokenizer.hidden]
 
 
 def frequent_words(

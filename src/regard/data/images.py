@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -266,6 +266,7 @@ def prepare_images(
     if data.builtin:
         check_scenes(data, task, labelled)
         source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
+
         pixels = cache_pixels(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         corpus = read_album(data, task, labelled)
@@ -289,9 +290,7 @@ def prepare_images(
         return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
-        rows = generate_rows(data) if data.builtin else drop_unreadable(corpus, pixels)
-        if rows.hold_out:  # of those that can be read
-            hold_out(rows, data)
+        rows = generate_rows(data) if data.builtin else corpus
         built = encode_album(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
@@ -318,18 +317,6 @@ def prepare_images(
     )
 
 
-def drop_unreadable(rows: Album, pixels: Pixels) -> Album:
-    """Return the rows without the pictures that could not be decoded."""
-    there = set(pixels.names)
-    if pixels.problems:
-        rows.counts["unreadable"] = len(pixels.problems)
-        names = list_names(pixels.problems, joined="; ")
-        rows.notes.append(f"pictures that cannot be read, skipped: {len(pixels.problems):,} ({names})")
-    rows.train = [row for row in rows.train if row.picture in there]
-    rows.valid = [row for row in rows.valid if row.picture in there]
-    return rows
-
-
 def encode_album(
     folder: Path,
     rows: Album,
@@ -340,22 +327,29 @@ def encode_album(
     tokenizers: Tokenizers | None,
     labels: Sequence[str] | None,
 ) -> dict[str, object]:
-    """Encode everything into a folder, and return its manifest."""
-    class_names: tuple[str, ...] = ()
-    encode: Callable[[list[Row], str], tuple[list[Row], list[list[int]]]]
+    """Encode all that could be decoded into a folder, and return its manifest."""
+    place, counts, class_names = {name: i for i, name in enumerate(pixels.names)}, rows.counts, list[str]()
+    if pixels.problems:
+        counts["unreadable"] = len(pixels.problems)
+        names = list_names(pixels.problems, joined="; ")
+        rows.notes.append(f"pictures that cannot be read, skipped: {len(pixels.problems):,} ({names})")
+    rows.train = [row for row in rows.train if row.picture in place]
+    rows.valid = [row for row in rows.valid if row.picture in place]
+    if rows.hold_out:
+        hold_out(rows, data)
     if labelled:
-        class_names = tuple(labels or sorted({row.texts[0] for row in rows.train}))
-        encode = lambda part, which: encode_labels(part, class_names, rows, which)  # noqa: E731
-    else:
-        if tokenizers is None:
-            texts = sample_texts([text for row in rows.train for text in row.texts])
-            tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
-        own = tokenizers
-        encode = lambda part, which: encode_captions(part, own, data.longest, rows, which)  # noqa: E731
+        class_names = list(labels or sorted({row.texts[0] for row in rows.train}))
+    elif tokenizers is None:
+        texts = [text for row in rows.train for text in row.texts]
+        texts = texts[:: max(1, math.ceil(sum(map(len, texts)) / SAMPLE))]  # at even intervals
+        tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
+    if not labelled and tokenizers is not None:
         tokenizers.save(folder / "tokenizer.json")
-    place, counts = {name: i for i, name in enumerate(pixels.names)}, rows.counts
     for which, part in (("train", rows.train), ("valid", rows.valid)):
-        encoded, targets = encode(part, which)
+        if labelled or tokenizers is None:
+            encoded, targets = encode_labels(part, class_names, rows, which)
+        else:
+            encoded, targets = encode_captions(part, tokenizers, data.longest, rows, which)
         writer = Writer(folder / which)
         writer.write([[place[row.picture]] for row in encoded], targets)
         writer.close()
@@ -368,7 +362,7 @@ def encode_album(
             raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")
     return {
         "counts": dict(counts),
-        "labels": list(class_names),
+        "labels": class_names,
         "notes": rows.notes,
         "summary": summarise(rows, counts, data, len(class_names)),
     }
@@ -405,12 +399,6 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Album, which: st
         where = "is unknown" if which == "train" else "no training picture has"
         rows.notes.append(f"pictures with a label that {where}, skipped: {unknown:,} ({list_names(strange)})")
     return used, [[index[row.texts[0]]] for row in used]
-
-
-def sample_texts(texts: list[str]) -> list[str]:
-    """Sample texts at even intervals, as many as a tokenizer is trained on."""
-    step = math.ceil(sum(map(len, texts)) / SAMPLE)
-    return texts[:: max(1, step)]
 
 
 def summarise(rows: Album, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:

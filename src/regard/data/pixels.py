@@ -160,13 +160,7 @@ class Pixels:
         self.names: list[str] = facts["names"]
         self.problems: list[str] = facts["lost"]
         shape = (len(self.names), 3, self.side, self.side)
-        path = self.folder / "pixels.bin"
-        # A plain view: slices of np.memmap itself are slow to make.
-        self.array: np.ndarray = (
-            np.memmap(path, np.uint8, "r", offset=16, shape=shape).view(np.ndarray)
-            if self.names
-            else np.zeros(shape, np.uint8)
-        )
+        self.array: np.ndarray = cache.map_numbers(self.folder, "pixels").reshape(shape)
 
     def __len__(self) -> int:
         return len(self.names)

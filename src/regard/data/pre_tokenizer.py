@@ -63,8 +63,7 @@ def describe_parts(
 
 def separable(content: dict[str, Any]) -> bool:
     """Return whether words are split into pieces independently: true of all tokenizers made here but characters."""
-    parts = content.get("normalizer"), content.get("pre_tokenizer")
-    return any(parts == own for own in separable_parts())
+    return (content.get("normalizer"), content.get("pre_tokenizer")) in separable_parts()
 
 
 @cache

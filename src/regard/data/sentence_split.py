@@ -72,18 +72,14 @@ def source_sentences(text: str, tags: Sequence[str] = ()) -> list[Piece]:
     """
     found = list[Piece]()
     for piece in sentences(text):
-        if begins_in_lowercase(piece.text[len(leading_tag(piece.text, tags) or "") :]):
+        own = piece.text[len(leading_tag(piece.text, tags) or "") :]
+        first = next((place for place, character in enumerate(own) if character.isalpha()), None)
+        if first is not None and (own[first].islower() or PRONOUN.match(own, first)):
             parts = split_where(piece.text, ends_in_lowercase)
             found += [Piece(piece.start + part.start, piece.start + part.end, part.text) for part in parts]
         else:
             found.append(piece)
     return found
-
-
-def begins_in_lowercase(text: str) -> bool:
-    """Return whether the first word of a text is written without a capital, or is "I"."""
-    first = next((place for place, character in enumerate(text) if character.isalpha()), None)
-    return first is not None and (text[first].islower() or PRONOUN.match(text, first) is not None)
 
 
 def has_several(text: str, tags: Sequence[str] = ()) -> bool:

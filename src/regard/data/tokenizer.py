@@ -58,18 +58,25 @@ class Tokenizer:
         self.library.no_padding()
         self.library.no_truncation()
         self.content = content
-        added = [token for token in content.get("added_tokens") or () if token["id"] > UNKNOWN]
+        self.separable, tokens = separable(content), content.get("added_tokens") or ()
+        added = [token for token in tokens if token["id"] > UNKNOWN]
         self.tags = {token["id"]: token["content"] for token in added if not token.get("special")}
-        self.added = added_words(content)  # pieces that are words, found before all others
+        # Pieces that are words (`regard.data.extension`), without marks, found before all others.
+        words = [token for token in tokens if token.get("special") and token.get("single_word")]
+        words = words if "regard" in content or self.separable else []
+        self.added: dict[str, int] = {token["content"].removeprefix(MARK): token["id"] for token in words}
         special = {token["id"] for token in added if token.get("special")}
         self.hidden = frozenset(special.difference(self.added.values()))  # of no text
         self.before: tuple[int, ...] = ()  # what stands around every text that is not empty
         self.after: tuple[int, ...] = ()
-        self.sentencepiece = read_sentencepiece(content, self.added)
+        self.sentencepiece: SentencePiece | None = None
+        if "regard" in content:  # a segmentation beside the numbering
+            ids = {**content["model"]["vocab"], **{token["content"]: token["id"] for token in tokens}}
+            tags = {tag: i for i, tag in self.tags.items()}
+            self.sentencepiece = SentencePiece(content["regard"]["sentencepiece"], ids, tags, self.added)
         self.kind = kind_of(content["model"]) if self.sentencepiece is None else self.sentencepiece.kind
         # Words of their own, whatever stands beside them: tags, and the sign that SentencePiece writes for unknown.
         self.alone = {*self.tags, *((UNKNOWN,) if self.sentencepiece is not None else ())}
-        self.separable = separable(content)
         self.finder = AddedWords(self.added, None if self.kind == "word" else self.encode_rest) if self.added else None
         self.cache: dict[str, list[int]] = {}
         self.remembered = REMEMBERED
@@ -280,25 +287,6 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         if characters >= TOGETHER or end == len(texts):
             yield texts[start:end]
             start, characters = end, 0
-
-
-def added_words(content: dict[str, Any]) -> dict[str, int]:
-    """Return the ids of the words that were added to a vocabulary (`regard.data.extension`), without marks."""
-    if "regard" not in content and not separable(content):
-        return {}
-    tokens = [each for each in content.get("added_tokens") or () if each.get("special") and each.get("single_word")]
-    return {token["content"].removeprefix(MARK): token["id"] for token in tokens}
-
-
-def read_sentencepiece(content: dict[str, Any], words: dict[str, int]) -> SentencePiece | None:
-    """Read the segmentation of a tokenizer.json that has one beside its numbering."""
-    section = content.get("regard")
-    if section is None:
-        return None
-    tokens = content.get("added_tokens") or ()
-    added = {token["content"]: token["id"] for token in tokens}
-    tags = {token["content"]: token["id"] for token in tokens if token["id"] > UNKNOWN and not token.get("special")}
-    return SentencePiece(section["sentencepiece"], {**content["model"]["vocab"], **added}, tags, words)
 
 
 def kind_of(model: dict[str, Any]) -> str:

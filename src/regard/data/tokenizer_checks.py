@@ -169,7 +169,9 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     section = both.get("sentencepiece") if isinstance(both, dict) and {*both} <= {"sentencepiece", ROWS} else None
     if not isinstance(section, dict):
         raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
-    if not is_numbering(rows := both.get(ROWS, {})):
+    rows = both.get(ROWS, {})  # that special pieces had where a vocabulary was imported from
+    named = isinstance(rows, dict) and {*rows} <= {"<pad>", "</s>", "<unk>"}
+    if not named or not all(type(i) is int and 0 <= i < MAX_BYTES for i in rows.values()):
         raise DataError(f"{place}: its regard.{ROWS} is {short(rows)}, expected the rows of special pieces")
     odd = sorted({*section} ^ KEYS_OF_SENTENCEPIECE)
     if odd:
@@ -195,12 +197,6 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):
         raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
-
-
-def is_numbering(table: Any) -> bool:
-    """Return whether a table has the rows that special pieces had where a vocabulary was imported from."""
-    right = isinstance(table, dict) and all(isinstance(piece, str) and type(i) is int for piece, i in table.items())
-    return right and {*table} <= {"<pad>", "</s>", "<unk>"} and all(0 <= i < MAX_BYTES for i in table.values())
 
 
 def is_scored(table: Any) -> bool:
@@ -248,7 +244,7 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
             f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
         )
     growth = 1.0
-    for count, (key, part) in enumerate(all_components(content, place), 1):
+    for count, (key, part) in enumerate(components(content, place), 1):
         if count > PARTS:
             raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
         growth *= growth_of(part, place)
@@ -256,25 +252,18 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
             raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
 
 
-def all_components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """List the normalisers, pre-tokenizers and decoders, each with the key that it stands under."""
-    for key in ("normalizer", "pre_tokenizer", "decoder"):
-        yield from ((key, part) for part in components(content.get(key), place, key))
-
-
-def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """List the components of a part, including itself."""
-    if depth > DEEP:
-        raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
-    if not isinstance(part, dict):
-        return
-    yield part
-    for value in part.values():
-        if isinstance(value, list):
-            for each in value:
-                yield from components(each, place, key, depth + 1)
-        elif isinstance(value, dict) and "type" in value:
-            yield from components(value, place, key, depth + 1)
+def components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """List the normalisers, pre-tokenizers and decoders, parts of parts too, each with the key that it stands under."""
+    waiting = [(key, content.get(key), 0) for key in ("decoder", "pre_tokenizer", "normalizer")]  # the next one last
+    while waiting:
+        key, part, depth = waiting.pop()
+        if depth > DEEP:
+            raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
+        if isinstance(part, dict):
+            yield key, part
+            for value in reversed(part.values()):
+                value = [value] if isinstance(value, dict) and "type" in value else value
+                waiting += [(key, each, depth + 1) for each in reversed(value if isinstance(value, list) else [])]
 
 
 def growth_of(part: Mapping[str, Any], place: str) -> float:
@@ -341,7 +330,7 @@ def trial(tokenizer: str) -> str | None:
 def probes(content: Mapping[str, Any]) -> list[str]:
     """Return texts that may be hard for a tokenizer's patterns: their own characters, again and again."""
     signs = dict[str, None]()
-    for _, part in all_components(content, ""):
+    for _, part in components(content, ""):
         pattern = part.get("pattern")
         for text in pattern.values() if isinstance(pattern, dict) else ():
             signs |= dict.fromkeys(str(text))

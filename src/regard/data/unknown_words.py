@@ -29,11 +29,6 @@ COUNTED = 10_000  # different unknown words that are kept
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
-def word_parts(text: str) -> list[str]:
-    """Return the parts of a text's words as a list of words has them: letters, in lower case."""
-    return PARTS.findall(text.lower())
-
-
 class WordCollector:
     """A collector of the words of a corpus, as long as they are not too many."""
 
@@ -48,7 +43,7 @@ class WordCollector:
         fresh = {word for text in texts for word in text.split()} - self.texts
         self.texts |= fresh
         for word in fresh:
-            self.words.update(word_parts(word))
+            self.words.update(PARTS.findall(word.lower()))
         if len(self.texts) > MAX_WORDS:
             self.words, self.texts = None, set()
 
@@ -61,20 +56,14 @@ def format_words(words: Iterable[str]) -> str | None:
     return f"{HEADING}{hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 
 
-def parse_words(text: str) -> frozenset[str] | None:
-    """Parse the words of a words.txt; None where it is damaged."""
-    heading, _, body = text.partition("\n")
-    if heading != HEADING + hashlib.sha256(body.encode()).hexdigest():
-        return None
-    return frozenset(body.split("\n")) - {""}
-
-
 def read_words(folder: Path, name: str = FILE) -> frozenset[str] | None:
     """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
-        return parse_words(reading.read_bytes(folder / name, MAX_BYTES + 1000).decode())
+        heading, _, body = reading.read_bytes(folder / name, MAX_BYTES + 1000).decode().partition("\n")
     except (OSError, reading.Unreadable, UnicodeDecodeError):
         return None
+    whole = heading == HEADING + hashlib.sha256(body.encode()).hexdigest()
+    return frozenset(body.split("\n")) - {""} if whole else None
 
 
 class UnknownWords:
@@ -133,7 +122,8 @@ class UnknownWords:
             return True
         if self.known_words is None:
             return False
-        return any(part not in self.known_words for part in word_parts(word) if not any(map(is_unspaced, part)))
+        parts = PARTS.findall(word.lower())
+        return any(part not in self.known_words for part in parts if not any(map(is_unspaced, part)))
 
     def tell(self) -> None:
         """Report the unknown words that were not reported yet."""

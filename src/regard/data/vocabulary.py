@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,7 +88,7 @@ Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decod
 
 def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
     """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
-    target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
+    target_size = size if size != "auto" else automatic_size(different_words(texts), len(set().union(*texts)))
     room = target_size - len(BYTES) - tags
     trainer = trainers.BpeTrainer(
         vocab_size=room,
@@ -108,7 +108,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size
 
     The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
     """
-    characters = different_characters(texts)
+    characters = len(set().union(*texts))
     target_size = size if size != "auto" else automatic_size(different_words(texts), characters)
     needed = len(SPECIAL) + len(BYTES) + tags + characters + 1
     if size != "auto" and target_size < needed:
@@ -180,10 +180,6 @@ def different_words(texts: Sequence[str]) -> int:
     return len(words - split) + len({character for word in split for character in word})
 
 
-def different_characters(texts: Sequence[str]) -> int:
-    return len(set().union(*texts))
-
-
 def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counter[str]:
     """Count the parts of words. Each different word is split only once, as that takes time."""
     counts = Counter(word for text in texts for word in text.split())
@@ -201,16 +197,12 @@ def learn(
     """Train a model of the library on the parts of words, and return it as tokenizer.json has it."""
     learner = library.Tokenizer(model)
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
-    learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
+    parts = parts_of(texts, normaliser).items()
+    # Every part as often as it occurs, a line each, as the library counts for itself.
+    lines = (f"{part}\n" * min(1000, count - start) for part, count in parts for start in range(0, count, 1000))
+    learner.train_from_iterator(lines, trainer)
     learned: dict[str, Any] = json.loads(learner.to_str())["model"]
     return learned
-
-
-def repeat_parts(parts: Counter[str], most: int = 1000) -> Iterator[str]:
-    """Repeat every part as often as it occurs, a line each, as the library counts for itself."""
-    for part, count in parts.items():
-        for start in range(0, count, most):
-            yield f"{part}\n" * min(most, count - start)
 
 
 # ---- a profile of texts

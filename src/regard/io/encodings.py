@@ -89,22 +89,17 @@ def guess_encoding(raw: bytes) -> Guess | None:
         return Guess("utf-32", "UTF-32")
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return Guess("utf-16", "UTF-16")
-    if b"\0" in raw:
-        return guess_zeros(raw)
+    if b"\0" in raw:  # in UTF-16 those of Latin letters and spaces are every second one
+        even, odd = raw[::2].count(0), raw[1::2].count(0)
+        if max(even, odd) < max(2, 0.02 * len(raw)) or min(even, odd) > 0.05 * max(even, odd):
+            return None
+        guess = Guess("utf-16-le" if odd > even else "utf-16-be", "UTF-16 without a mark")
+        text = raw[: len(raw) // 2 * 2].decode(guess.encoding, "replace")
+        return guess if all(each.isprintable() or each in "\t\r\n\ufffd" for each in text) else None
     high = sum(byte > 127 for byte in raw)
     if not high:
         return None
     return guess_east_asian(raw) or guess_single(raw, high)
-
-
-def guess_zeros(raw: bytes) -> Guess | None:
-    """Guess by zero bytes: in UTF-16 those of Latin letters and spaces are every second one."""
-    even, odd = raw[::2].count(0), raw[1::2].count(0)
-    if max(even, odd) < max(2, 0.02 * len(raw)) or min(even, odd) > 0.05 * max(even, odd):
-        return None
-    guess = Guess("utf-16-le" if odd > even else "utf-16-be", "UTF-16 without a mark")
-    text = raw[: len(raw) // 2 * 2].decode(guess.encoding, "replace")
-    return guess if all(each.isprintable() or each in "\t\r\n\ufffd" for each in text) else None
 
 
 def guess_east_asian(raw: bytes) -> Guess | None:

@@ -409,9 +409,10 @@ def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
     first = next(rest, None)
     if first is None:
         return
-    reader = csv.reader(
-        (f"{line}\n" for line in itertools.chain((first,), rest)), delimiter=separator_of(first), strict=True
-    )
+    outside = QUOTED.sub("", first)
+    semicolons = ";" in outside and ("," not in outside or is_header(outside.split(";")))
+    whole = (f"{line}\n" for line in itertools.chain((first,), rest))
+    reader = csv.reader(whole, delimiter=";" if semicolons else ",", strict=True)
     while True:
         number = reader.line_num + 1
         try:
@@ -432,14 +433,6 @@ def describe_bad_csv(problem: str) -> str:
     if "field limit" in problem:
         return f"a text of more than {FIELD:,} characters, or a quotation mark that is not closed"
     return f"not valid CSV: {problem}"
-
-
-def separator_of(line: str) -> str:
-    """Return what separates the cells of a first line."""
-    outside = QUOTED.sub("", line)
-    if ";" in outside and ("," not in outside or is_header(outside.split(";"))):
-        return ";"
-    return ","
 
 
 def is_header(cells: list[str]) -> bool:

@@ -122,17 +122,15 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def read_json(
-    path: str | Path, refuse: Refusal, most: int = SMALL, *, missing: str = "cannot be read: ", damaged: str = ""
-) -> Any:
+def read_json(path: str | Path, refuse: Refusal, most: int = SMALL, *, damaged: str = "") -> Any:
     """Read somebody else's JSON file, or raise the error that `refuse` makes from one sentence with its name.
 
-    `missing` stands before what the system says, and `damaged` before what is wrong with the content.
+    `damaged` stands before what is wrong with the content.
     """
     try:
         return parse_json(read_bytes(path, most))
     except OSError as error:
-        raise refuse(f"{path}: {missing}{error.strerror}") from None
+        raise refuse(f"{path}: cannot be read: {error.strerror}") from None
     except Unreadable as error:
         raise refuse(f"{path}: {damaged}{error}") from None
 
