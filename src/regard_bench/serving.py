@@ -42,10 +42,7 @@ MANY = 4  # processes of many clients
 def run(rounds: int = 9, device: str = "cpu") -> Iterator[Result]:
     """Start the server, and measure what clients see."""
     with tempfile.TemporaryDirectory() as home:
-        if device == "cpu":
-            yield from run_cpu(Path(home), rounds)
-        else:
-            yield from run_cuda(Path(home), rounds)
+        yield from run_cpu(Path(home), rounds) if device == "cpu" else run_cuda(Path(home))
 
 
 # ---- two cores
@@ -99,7 +96,7 @@ def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any])
 # ---- a GPU
 
 
-def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
+def run_cuda(home: Path) -> Iterator[Result]:
     """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document; a peer."""
     folder = write_run(home / "model", BASE, 32_000)
     sentences, lists, answers = yield from drive_cuda(folder)
