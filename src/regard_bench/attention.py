@@ -177,7 +177,7 @@ def watching(rounds: int) -> Iterator[Result]:
         if ask:
             _ = looks[""].weights
 
-    calls = [lambda: heads(x), lambda: fresh(x), watched, partial(watched, ask=True)]
+    calls: list[Callable[[], object]] = [lambda: heads(x), lambda: fresh(x), watched, partial(watched, ask=True)]
     with torch.no_grad():
         agree("watch", heads(x), fresh(x), 1e-6)
         off, never, on, weighed = time_interleaved(calls, 3 * rounds)

@@ -390,16 +390,19 @@ def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int, alone
     key = unit.replace("/", "_")
     least = GOALS.get((name, beam))
     goal = f"at most {ALONE} × its time" if alone else "none" if least is None else f"at least {least:g} × its speed"
-    mine, *others = (
-        1e3 / median if alone else median
-        for median in (statistics.median(side.rates[beam]) for side in (ours, peer) if side is not None)
-    )
+
+    def figure(side: Rate) -> float:
+        rate = statistics.median(side.rates[beam])
+        return 1e3 / rate if alone else rate
+
+    mine = figure(ours)
     details: dict[str, float] = {"beam": beam, f"ours_{key}": mine}
     text = f"Regard {mine:{form}} {unit}"
     if peer is None:
         return Result(what, text, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
     ratios = [b / a if alone else a / b for a, b in zip(ours.rates[beam], peer.rates[beam], strict=True)]
     ratio = statistics.median(ratios)
-    details |= {f"peer_{key}": others[0], "least_ratio": min(ratios), "largest_ratio": max(ratios)}
+    theirs = figure(peer)
+    details |= {f"peer_{key}": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
     reached = ratio <= ALONE if alone else least is None or ratio >= least
-    return Result(what, text, f"{name} {others[0]:{form}} {unit}", ratio, goal, reached, details)
+    return Result(what, text, f"{name} {theirs:{form}} {unit}", ratio, goal, reached, details)

@@ -101,7 +101,7 @@ PEERS = (
     Peer(
         "JoeyNMT, bf16", "joeynmt",
         lambda model, sizes, device: decoding_peers.JoeyDecoder(
-            training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model, device
+            training_peers.JoeyTransformer(sizes, "post").to(device), OUT - 1, model
         ),
     ),
     Peer(  # in half precision from the beginning

@@ -130,13 +130,8 @@ class MarianDecoder(Decoder):
         self.net.to(device)
         settings = self.net.generation_config
         settings.forced_eos_token_id = settings.bad_words_ids = None  # Marian's own defaults end every output
-        self.options: dict[str, Any] = {
-            "min_new_tokens": self.steps,
-            "max_new_tokens": self.steps,
-            "length_penalty": 0.0,
-            "do_sample": False,
-            "use_cache": True,
-        }
+        self.options: dict[str, Any] = {"min_new_tokens": self.steps, "max_new_tokens": self.steps}
+        self.options |= {"length_penalty": 0.0, "do_sample": False, "use_cache": True}
 
     def prepare(self, batch: Batch) -> dict[str, Tensor]:
         """Rows and a mask of what is there."""
@@ -176,15 +171,9 @@ class JoeyDecoder(Decoder):
 
     half = False  # whether it runs under autocast to bfloat16
 
-    def __init__(
-        self,
-        learner: training_peers.JoeyLearner,
-        length: int,
-        model: TransformerModel | None = None,
-        device: str = "cpu",
-    ):
+    def __init__(self, learner: training_peers.JoeyLearner, length: int, model: TransformerModel | None = None):
         super().__init__(length)
-        self.learner = learner.eval().to(device)
+        self.learner = learner.eval()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.search = importlib.import_module("joeynmt.search").search

@@ -20,7 +20,7 @@ from regard.kernels.operations.dropout import (
     residual,
     silu_dropout,
 )
-from regard.kernels.table import COMPILING, Request, describe_dtype
+from regard.kernels.table import Request
 
 FORMS = [
     lambda x: dropout(x, 0.5),
@@ -39,9 +39,7 @@ def test_a_compiler_gets_torchs_own(form, monkeypatch):
     mask = torch.nn.functional.dropout(x, 0.5) > 0
     torch.manual_seed(1)
     assert not torch.equal(form(x) == form(torch.zeros(1000)), ~mask)
-    assert describe_dtype("cpu", x.dtype) == Request("cpu", (x.dtype,))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert describe_dtype("cpu", x.dtype).features == (COMPILING,)
     torch.manual_seed(1)
     found = form(x)
     assert torch.equal(found > 1.5, mask)

@@ -9,13 +9,6 @@ from torch.autograd import gradcheck
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
 from regard.kernels.operations.projection_loss import projection_loss
-from regard.kernels.table import COMPILING, Request, describe_dtype
-
-
-def test_calls_are_described(monkeypatch):
-    assert describe_dtype("cpu", torch.bfloat16) == Request("cpu", (torch.bfloat16,))
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert describe_dtype("cpu", torch.float32).features == (COMPILING,)
 
 
 @pytest.mark.unchecked
