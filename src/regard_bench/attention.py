@@ -31,9 +31,18 @@ from regard.attention import (
 )
 from regard.errors import RegardError
 from regard.machine import pause_garbage_collection
-from regard_bench.measure import Result, agree, ceilings, compare_times, peak_memory, time_call, time_interleaved
+from regard_bench.measure import (
+    MIB,
+    Result,
+    agree,
+    ceilings,
+    compare_memory,
+    compare_times,
+    peak_memory,
+    time_call,
+    time_interleaved,
+)
 
-MIB = 1024 * 1024
 # On a GPU.
 ROWS, LENGTH, HIDDEN = 32, 512, 256
 GOALS = {"forward": 0.45e-3, "backward": 2.5e-3}  # seconds
@@ -71,19 +80,9 @@ def heads_beside_torch(rounds: int) -> Result:
     x, gradient = torch.randn(8, 512, 512, requires_grad=True), torch.randn(8, 512, 512)
     agree("Heads", ours(x), peer(x, x, x, need_weights=False)[0], 1e-5)
 
-    def train_ours() -> None:
-        ours(x).backward(gradient)
-
-    def train_peer() -> None:
-        peer(x, x, x, need_weights=False)[0].backward(gradient)
-
-    return compare_times(
-        "Heads(512, heads=8) on [8, 512, 512], forward and backward",
-        ("Heads", "nn.MultiheadAttention"),
-        time_interleaved([train_ours, train_peer], rounds),
-        "at most 1.05 × its time",
-        most=1.05,
-    )
+    calls = [lambda: ours(x).backward(gradient), lambda: peer(x, x, x, need_weights=False)[0].backward(gradient)]
+    what, names = "Heads(512, heads=8) on [8, 512, 512], forward and backward", ("Heads", "nn.MultiheadAttention")
+    return compare_times(what, names, time_interleaved(calls, rounds), "at most 1.05 × its time", most=1.05)
 
 
 def additive_inputs() -> tuple[Attention, list[Tensor]]:
@@ -123,17 +122,9 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
     what = "additive, B 4, N = M 512, hidden 256, forward and backward"
     timings = time_interleaved([train, train_densely], max(3, rounds // 3))
     yield compare_times(f"{what}: time", ("in chunks", "plain"), timings, "at most its time", most=1)
-    small, large = peak_memory(train_chunked), peak_memory(train_plain)
-    ratio = small / large
-    yield Result(
-        f"{what}: peak extra memory",
-        f"in chunks {small / MIB:.0f} MiB",
-        f"plain {large / MIB:.0f} MiB",
-        ratio,
-        "at most 1/8 of it",
-        ratio <= 1 / 8,
-        {"ours_bytes": small, "peer_bytes": large},
-    )
+    peaks = peak_memory(train_chunked), peak_memory(train_plain)
+    what = f"{what}: peak extra memory"
+    yield compare_memory(what, ("in chunks", "plain"), peaks, "at most 1/8 of it", 1 / 8)
 
 
 def windows_beside_global(rounds: int) -> Iterator[Result]:
@@ -159,13 +150,9 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
         gradient = torch.randn_like(context) if backward else None
         calls = [partial(attend, model, [query, keys, values], gradient) for model in (local, whole)]
         passes = "forward and backward" if backward else "forward"
-        yield compare_times(
-            f"{name}, radius 10, scaled dot, B {b}, N {n}, M {m}, width {d}, {passes}",
-            ("window", "global"),
-            time_interleaved(calls, rounds),
-            "at least 5 × faster",
-            least=5,
-        )
+        what = f"{name}, radius 10, scaled dot, B {b}, N {n}, M {m}, width {d}, {passes}"
+        timed = time_interleaved(calls, rounds)
+        yield compare_times(what, ("window", "global"), timed, "at least 5 × faster", least=5)
 
 
 def attend(model: Attention, inputs: list[Tensor], gradient: Tensor | None) -> None:
@@ -184,34 +171,21 @@ def watching(rounds: int) -> Iterator[Result]:
     with watch(heads):
         heads(x)
 
-    def watched() -> None:
-        with watch(heads):
-            heads(x)
-
-    def ask_weights() -> None:
+    def watched(ask: bool = False) -> None:
         with watch(heads) as looks:
             heads(x)
-        _ = looks[""].weights
+        if ask:
+            _ = looks[""].weights
 
+    calls: list[Callable[[], object]] = [lambda: heads(x), lambda: fresh(x), watched, partial(watched, ask=True)]
     with torch.no_grad():
         agree("watch", heads(x), fresh(x), 1e-6)
-        off, never, on, weighed = time_interleaved(
-            [lambda: heads(x), lambda: fresh(x), watched, ask_weights], 3 * rounds
-        )
-    ratio = off.median / never.median
+        off, never, on, weighed = time_interleaved(calls, 3 * rounds)
     seconds = {"off_s": off.median, "never_s": never.median, "on_s": on.median, "asked_s": weighed.median}
-    yield Result(
-        "watch off, after having been on",
-        f"{off}",
-        f"never watched {never}",
-        ratio,
-        "within 1.05",
-        ratio <= 1.05,
-        seconds,
-    )
-    ratio = on.median / never.median
-    what = "watch on, nothing asked for (asked for: " + f"{weighed.median / never.median:.2f} ×)"
-    yield Result(what, f"{on}", f"never watched {never}", ratio, "within 1.25", ratio <= 1.25, seconds)
+    asked = f"watch on, nothing asked for (asked for: {weighed.median / never.median:.2f} ×)"
+    for what, each, most in (("watch off, after having been on", off, 1.05), (asked, on, 1.25)):
+        ratio = each.median / never.median
+        yield Result(what, f"{each}", f"never watched {never}", ratio, f"within {most}", ratio <= most, seconds)
 
 
 # ---- on a GPU
@@ -250,10 +224,6 @@ class Sides:
         projected, keys, values, _ = self.leaves
         return self.attention.attend_projected(projected, Prepared(keys, values, self.attention), self.inputs[0], None)
 
-    def by(self, call: Callable[..., Tensor]) -> Tensor:
-        """The formula, by whoever computes it."""
-        return call(*self.leaves)
-
 
 def plain(projected: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
     """The formula."""
@@ -271,43 +241,30 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
     error = errors(sides.ours, sides.leaves, sides.gradient)
     bound = CLOSE
     if dtype != torch.float32:  # no worse than the formula in the same precision
-        bound = errors(partial(sides.by, plain), sides.leaves, sides.gradient)
+        bound = errors(partial(plain, *sides.leaves), sides.leaves, sides.gradient)
     if not error <= bound:
         raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
-    compiled = torch.compile(plain)
+    backend = sides.attention.plan_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None).name
     called = both(sides.ours, sides, rounds)
-    ours = time_call(capture_graph(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
-    theirs = {
-        name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
-    }
+    ours = time_call(capture_graph(torch.no_grad()(sides.ours)).replay, rounds) / TIMES, called[1]
+    peers = {"eager": partial(plain, *sides.leaves), "compiled": partial(torch.compile(plain), *sides.leaves)}
+    theirs = {name: both(call, sides, 3) for name, call in peers.items()}
     for i, direction in enumerate(("forward", "backward")):
-        text = f"Regard ({name_backend(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
+        text = f"Regard ({backend}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
         if i == 0:
             text += f" ({called[i] * 1e3:.3f} ms called by Python)"
         beside = ", ".join(f"{key} {value[i] * 1e3:.2f} ms" for key, value in theirs.items()) + f" ({card})"
         goal = GOALS[direction]
         details = {"ours_s": ours[i], "called_s": called[i], "error": error}
         details |= {f"{key}_s": value[i] for key, value in theirs.items()}
-        ratio = ours[i] / theirs["compiled"][i]
-        yield Result(
-            f"{what}, {direction}", text, beside, ratio, f"at most {goal * 1e3:g} ms", ours[i] <= goal, details
-        )
+        ratio, limit = ours[i] / theirs["compiled"][i], f"at most {goal * 1e3:g} ms"
+        yield Result(f"{what}, {direction}", text, beside, ratio, limit, ours[i] <= goal, details)
     peak = memory(sides.ours, sides.gradient)
-    other = memory(partial(sides.by, compiled), sides.gradient)
-    yield Result(
-        f"{what}, peak extra memory, forward and backward",
-        f"Regard {peak / MIB:,.0f} MiB",
-        f"compiled {other / MIB:,.0f} MiB",
-        peak / other,
-        f"at most {MEMORY // MIB} MiB",
-        peak <= MEMORY,
-        {"ours_bytes": float(peak), "compiled_bytes": float(other)},
-    )
-
-
-def name_backend(sides: Sides) -> str:
-    """Name the backend that serves this call."""
-    return sides.attention.plan_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None).name
+    other = memory(peers["compiled"], sides.gradient)
+    what, goal_text = f"{what}, peak extra memory, forward and backward", f"at most {MEMORY // MIB} MiB"
+    texts = f"Regard {peak / MIB:,.0f} MiB", f"compiled {other / MIB:,.0f} MiB"
+    details = {"ours_bytes": float(peak), "compiled_bytes": float(other)}
+    yield Result(what, *texts, peak / other, goal_text, peak <= MEMORY, details)
 
 
 def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
@@ -323,12 +280,9 @@ def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, r
 
 def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, float]:
     """Seconds of a forward without and of a backward with gradients: calls one after the other, by the card's clock."""
-
-    def backward() -> None:
-        torch.autograd.grad(outputs, sides.leaves, sides.gradient, retain_graph=True)
-
-    ahead = time_in_a_row(without_gradients(call), rounds)
+    ahead = time_in_a_row(torch.no_grad()(call), rounds)
     outputs = call()
+    backward = partial(torch.autograd.grad, outputs, sides.leaves, sides.gradient, retain_graph=True)
     return ahead, time_in_a_row(backward, rounds)
 
 
@@ -340,16 +294,6 @@ def time_in_a_row(call: Callable[[], object], rounds: int) -> float:
             call()
 
     return time_call(several, rounds) / TIMES
-
-
-def without_gradients(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """The call as search and measurement make it."""
-
-    def forward() -> Tensor:
-        with torch.no_grad():
-            return call()
-
-    return forward
 
 
 def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
@@ -407,9 +351,7 @@ def short(rounds: int, causal: bool) -> Iterator[Result]:
     exact = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], is_causal=causal)
     error = float((ours()[:4].double() - exact).norm() / exact.norm())
     backend = attention.plan_projected(query, Prepared(keys, values, attention), query, span).name
-    times: dict[str, tuple[float, float]] = {
-        f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)
-    }
+    times = {f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)}
     errors_of = {}
     for name, kernel in FUSED.items():
 
@@ -426,15 +368,12 @@ def short(rounds: int, causal: bool) -> Iterator[Result]:
     for i, (direction, factor) in enumerate((("forward", 1.0), ("backward", 2.5))):
         rates = {name: work * factor / seconds[i] / 1e12 for name, seconds in times.items()}
         best = max(rates[name] for name in others)
-        yield Result(
-            f"B {rows}, {heads} heads of {d}, N {n}{', causal' if causal else ''}, bf16, {direction}",
-            f"{mine} {rates[mine]:.0f} TFLOP/s, error {error:.1e}",
-            ", ".join(f"{name} {rates[name]:.0f}" for name in others) + " TFLOP/s",
-            rates[mine] / best,
-            "above the best of torch's",
-            rates[mine] > best,
-            {"ours_tflops": rates[mine], **{f"{name}_tflops": rates[name] for name in others}},
-        )
+        what = f"B {rows}, {heads} heads of {d}, N {n}{', causal' if causal else ''}, bf16, {direction}"
+        text = f"{mine} {rates[mine]:.0f} TFLOP/s, error {error:.1e}"
+        beside = ", ".join(f"{name} {rates[name]:.0f}" for name in others) + " TFLOP/s"
+        goal, details = "above the best of torch's", {f"{name}_tflops": rates[name] for name in others}
+        details = {"ours_tflops": rates[mine], **details}
+        yield Result(what, text, beside, rates[mine] / best, goal, rates[mine] > best, details)
 
 
 def timings(
@@ -443,6 +382,6 @@ def timings(
     """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
     forward, whole = (
         time_call(capture_graph(each).replay, rounds) / TIMES
-        for each in (without_gradients(call), lambda: torch.autograd.grad(call(), leaves, gradient))
+        for each in (torch.no_grad()(call), lambda: torch.autograd.grad(call(), leaves, gradient))
     )
     return forward, whole - forward

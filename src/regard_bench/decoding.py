@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from regard.kernels import pack_weights
 from regard.models import Model, Tokens
 from regard.run import Run, load
 from regard.tasks import start
-from regard_bench import decoding_cuda, decoding_peers, training, training_peers
+from regard_bench import decoding_cuda, decoding_peers, training_peers
 from regard_bench.decoding_peers import Decoder, Outputs, transformer
 from regard_bench.measure import Result, elsewhere, obstacle
 from regard_bench.training_peers import Sizes, make_pairs
@@ -118,7 +119,7 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     """A system by its name; all Transformers have the same weights."""
     torch.manual_seed(seed)
     if name == "Regard rnnsearch":
-        return decoding_peers.RegardDecoder(training.rnnsearch(sizes).objective.model, length)
+        return decoding_peers.RegardDecoder(sizes.rnnsearch(), length)
     if name == "JoeyNMT GRU":
         return decoding_peers.JoeyDecoder(training_peers.JoeyRNN(sizes), length)
     model = transformer(sizes)
@@ -184,20 +185,13 @@ def measure(
     for rate in rates.values():
         for beam in beams:
             del rate.rates[beam][0], rate.outputs[beam][:warm]
-    if steps is not None:
-        check_lengths(rates, steps)
+    for name, beam in product(rates if steps is not None else (), beams):
+        for tokens in chain.from_iterable(rates[name].outputs[beam]):
+            if len(tokens) != steps or {PAD, START, END} & set(tokens[:-1]):
+                raise RegardError(
+                    f"bench: {name}, beam {beam}: {tokens} written, not {steps} tokens, so no speed is compared"
+                )
     return rates
-
-
-def check_lengths(rates: dict[str, Rate], steps: int) -> None:
-    """Refuse outputs that are not as long as all should be."""
-    for name, rate in rates.items():
-        for beam in BEAMS:
-            for tokens in (tokens for outputs in rate.outputs[beam] for tokens in outputs):
-                if len(tokens) != steps or {PAD, START, END} & set(tokens[:-1]):
-                    raise RegardError(
-                        f"bench: {name}, beam {beam}: {tokens} written, not {steps} tokens, so no speed is compared"
-                    )
 
 
 # ---- systems that are measured in turn, each in a process of its own
@@ -337,9 +331,11 @@ def compare_alone(home: Path, demo: dict[str, Any], rounds: int) -> Result:
     batches = make_sentences(opened, rounds * OF_EACH)
     turn = OF_EACH * len(WORDS)
     rates = measure(systems, batches, None, beams=(1,), in_a_row=turn, warm=turn)
-    equal = None if peer not in rates else equal_alone(opened.model, batches, rates["Regard"], rates[peer], peer)
     what = f"regard demo's Transformer, one sentence alone, {WORDS[0]} to {WORDS[-1]} words in turn, greedy"
-    return result_alone(what, rates["Regard"], rates.get(peer), peer, equal)
+    row = result(what, rates["Regard"], rates.get(peer), peer, 1, alone=True)
+    if peer in rates:
+        row.details["equal_outputs"] = equal_alone(opened.model, batches, rates["Regard"], rates[peer], peer)
+    return row
 
 
 def make_sentences(opened: Run, count: int) -> list[Batch]:
@@ -371,23 +367,6 @@ def equal_alone(model: Model, batches: Sequence[Batch], ours: Rate, theirs: Rate
     return equal / len(batches)
 
 
-def result_alone(what: str, ours: Rate, peer: Rate | None, name: str, equal: float | None) -> Result:
-    """Compare the times of a sentence, as one line of the benchmark."""
-    goal = f"at most {ALONE} × its time"
-    mine = 1e3 / statistics.median(ours.rates[1])
-    text = f"Regard {mine:.2f} ms"
-    details: dict[str, float] = {"beam": 1, "ours_ms": mine}
-    if peer is None:
-        return Result(what, text, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
-    theirs = 1e3 / statistics.median(peer.rates[1])
-    ratios = [b / a for a, b in zip(ours.rates[1], peer.rates[1], strict=True)]
-    ratio = statistics.median(ratios)
-    details |= {"peer_ms": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
-    if equal is not None:
-        details["equal_outputs"] = equal
-    return Result(what, text, f"{name} {theirs:.2f} ms", ratio, goal, ratio <= ALONE, details)
-
-
 # ---- a line for each comparison
 
 
@@ -398,25 +377,32 @@ def compare_systems(
     mine, *others = names
     for name in others:
         for beam in BEAMS:
-            row = result(what, rates[mine], rates.get(name), name, beam)
+            how = "greedy" if beam == 1 else f"beam {beam}"
+            row = result(f"{what}, {how}", rates[mine], rates.get(name), name, beam)
             if equal is not None and (name, beam) in equal:
                 row.details["equal_outputs"] = equal[name, beam]
             yield row
 
 
-def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int) -> Result:
-    """Compare a peer's rate with Regard's, as one line of the benchmark."""
+def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int, alone: bool = False) -> Result:
+    """Compare a peer's rate with Regard's, or for a sentence `alone` their times, as one line of the benchmark."""
+    unit, form = ("ms", ".2f") if alone else ("sentences/s", ",.0f")
+    key = unit.replace("/", "_")
     least = GOALS.get((name, beam))
-    goal = "none" if least is None else f"at least {least:g} × its speed"
-    what = f"{what}, {'greedy' if beam == 1 else f'beam {beam}'}"
-    speed = statistics.median(ours.rates[beam])
-    text = f"Regard {speed:,.0f} sentences/s"
-    details: dict[str, float] = {"beam": beam, "ours_sentences_s": speed}
+    goal = f"at most {ALONE} × its time" if alone else "none" if least is None else f"at least {least:g} × its speed"
+
+    def figure(side: Rate) -> float:
+        rate = statistics.median(side.rates[beam])
+        return 1e3 / rate if alone else rate
+
+    mine = figure(ours)
+    details: dict[str, float] = {"beam": beam, f"ours_{key}": mine}
+    text = f"Regard {mine:{form}} {unit}"
     if peer is None:
         return Result(what, text, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
-    theirs = statistics.median(peer.rates[beam])
-    ratios = [a / b for a, b in zip(ours.rates[beam], peer.rates[beam], strict=True)]
+    ratios = [b / a if alone else a / b for a, b in zip(ours.rates[beam], peer.rates[beam], strict=True)]
     ratio = statistics.median(ratios)
-    details |= {"peer_sentences_s": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
-    reached = least is None or ratio >= least
-    return Result(what, text, f"{name} {theirs:,.0f} sentences/s", ratio, goal, reached, details)
+    theirs = figure(peer)
+    details |= {f"peer_{key}": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
+    reached = ratio <= ALONE if alone else least is None or ratio >= least
+    return Result(what, text, f"{name} {theirs:{form}} {unit}", ratio, goal, reached, details)

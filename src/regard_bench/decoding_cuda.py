@@ -8,11 +8,9 @@ lists of token numbers to lists of outputs, everything on the host included; pee
 
 import copy
 import random
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +21,7 @@ from regard.errors import RegardError
 from regard.models import Model, TransformerModel
 from regard_bench import decoding_peers, training_cuda, training_peers
 from regard_bench.decoding_peers import Decoder, transformer
-from regard_bench.measure import Result, ceilings, elsewhere, obstacle
+from regard_bench.measure import Result, ceilings, elsewhere, obstacle, time_interleaved
 from regard_bench.training_peers import Sizes
 
 SENTENCES = 16_384
@@ -53,7 +51,8 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
         replay = Replay(model)
         for beam in (1, 5):
             what = f"{name}, width {sizes.size}, {IN} tokens in, {OUT} out, {'greedy' if beam == 1 else f'beam {beam}'}"
-            mine = rate(partial(replay.search, sources, options(beam)), len(sources), rounds)
+            (seconds,) = time_interleaved([partial(replay.search, sources, options(beam))], rounds)
+            mine = len(sources) / seconds.median
             goal = GOALS[name, beam]
             text, details = f"Regard {mine:,.0f} sentences/s", {"ours_sentences_s": mine, "beam": float(beam)}
             yield Result(what, text, card, mine / goal, f"{goal:,} sentences/s", mine >= goal, details)
@@ -65,19 +64,6 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
 def options(beam: int, precision: str = "auto") -> Options:
     """A number of tokens that is the same for all."""
     return Options(beam=beam, length_penalty=0.0, shortest=OUT - 1, longest=OUT - 1, precision=precision)  # type: ignore[arg-type]
-
-
-def rate(call: Callable[[], object], count: int, rounds: int) -> float:
-    """Sentences a second, the median of rounds; the first two pay for graphs and kernels."""
-    seconds = []
-    for number in range(2 + rounds):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        if number >= 2:
-            seconds.append(time.perf_counter() - began)
-    return count / statistics.median(seconds)
 
 
 def same_search(name: str, model: Model, sources: Sequence[Sequence[int]]) -> None:
@@ -104,54 +90,28 @@ class Peer(NamedTuple):
     name: str
     package: str
     make: Callable[[TransformerModel, Sizes, str], Decoder]
-    halve: Callable[[Decoder], Decoder]  # in half precision, as its users would have it
     exact: bool = True  # in float32 before: its greedy outputs must be Regard's
 
 
-def marian(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
-    """Build a decoder by MarianMTModel.generate."""
-    peer = decoding_peers.MarianDecoder(model, sizes, OUT - 1)
-    peer.net.to(device)
-    return peer
-
-
-def marian_in_half(peer: Decoder) -> Decoder:
-    """Build Marian's decoder with its weights in bfloat16."""
-    assert isinstance(peer, decoding_peers.MarianDecoder)
-    peer.net.to(torch.bfloat16)
-    return peer
-
-
-def joey(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
-    """Build a decoder by JoeyNMT's search."""
-    peer = decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
-    peer.learner.to(device)
-    return peer
-
-
-class Cast(Decoder):
-    """Another decoder, run under autocast to bfloat16."""
-
-    def __init__(self, other: Decoder):
-        super().__init__(other.length)
-        self.other, self.prepare, self.tokens = other, other.prepare, other.tokens  # type: ignore[method-assign]
-
-    def __call__(self, inputs: Any, beam: int) -> Any:
-        """Decode under autocast to bfloat16."""
-        with torch.autocast("cuda", torch.bfloat16):
-            return self.other(inputs, beam)
-
-
-def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
-    """CTranslate2 in half precision from the beginning."""
-    return decoding_peers.CTranslate2Decoder(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
-
-
 PEERS = (
-    Peer("Transformers' MarianMT, bf16", "transformers", marian, marian_in_half),
-    Peer("JoeyNMT, bf16", "joeynmt", joey, Cast),
-    Peer("CTranslate2, float16", "ctranslate2", ctranslate2, lambda peer: peer, exact=False),
-)
+    Peer(
+        "Transformers' MarianMT, bf16", "transformers",
+        lambda model, sizes, device: decoding_peers.MarianDecoder(model, sizes, OUT - 1, device),
+    ),
+    Peer(
+        "JoeyNMT, bf16", "joeynmt",
+        lambda model, sizes, device: decoding_peers.JoeyDecoder(
+            training_peers.JoeyTransformer(sizes, "post").to(device), OUT - 1, model
+        ),
+    ),
+    Peer(  # in half precision from the beginning
+        "CTranslate2, float16", "ctranslate2",
+        lambda model, sizes, device: decoding_peers.CTranslate2Decoder(
+            model, OUT - 1, "float16" if device == "cuda" else "float32", device
+        ),
+        exact=False,
+    ),
+)  # fmt: skip
 
 
 def beside(
@@ -180,18 +140,15 @@ def beside(
                     f"bench: only {details['equal_outputs']:.0%} of the greedy outputs equal those of {peer.name} with "
                     "the same weights, so no speed is compared"
                 )
-        rates = speeds(peer.halve(decoder), sources, beam)
+        decoder = decoder.halve()
+        rates: dict[int, float] = {}
+        for size in SIZES:
+            (seconds,) = time_interleaved([partial(decoder, decoder.prepare(batch_of(sources[:size])), beam)], 3)
+            rates[size] = size / seconds.median
         best = max(rates, key=lambda size: rates[size])
         details |= {"peer_sentences_s": rates[best], "peer_batch": float(best)}
-        yield Result(
-            what,
-            text,
-            f"{peer.name} {rates[best]:,.0f} sentences/s (batch {best})",
-            mine / rates[best],
-            "none",
-            True,
-            details,
-        )
+        theirs = f"{peer.name} {rates[best]:,.0f} sentences/s (batch {best})"
+        yield Result(what, text, theirs, mine / rates[best], "none", True, details)
 
 
 def batch_of(sources: Sequence[Sequence[int]], device: str = "cuda") -> Batch:
@@ -204,12 +161,3 @@ def alike(decoder: Decoder, sources: Sequence[Sequence[int]], ours: list[list[in
     inputs = decoder.prepare(batch_of(sources, device))
     theirs = decoder.tokens(decoder(inputs, 1), inputs)
     return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
-
-
-def speeds(decoder: Decoder, sources: Sequence[Sequence[int]], beam: int) -> dict[int, float]:
-    """Sentences a second, by the size of a batch."""
-    rates = {}
-    for size in SIZES:
-        inputs = decoder.prepare(batch_of(sources[:size]))
-        rates[size] = rate(partial(decoder, inputs, beam), size, 3)
-    return rates

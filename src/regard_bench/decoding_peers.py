@@ -72,6 +72,10 @@ class Decoder:
         """The tokens of the best output of each sentence, one per step, in the order of the batch; not timed."""
         raise NotImplementedError
 
+    def halve(self) -> "Decoder":
+        """Take half precision on a GPU, as the system's users would have it."""
+        return self
+
 
 class RegardDecoder(Decoder):
     """A model of Regard's under its own search."""
@@ -119,19 +123,15 @@ def log_probs(model: Model, inputs: Tokens, outputs: list[Outputs]) -> list[list
 class MarianDecoder(Decoder):
     """MarianMTModel.generate, with its cache."""
 
-    def __init__(self, model: TransformerModel, sizes: Sizes, length: int):
+    def __init__(self, model: TransformerModel, sizes: Sizes, length: int, device: str = "cpu"):
         super().__init__(length)
         self.net: Any = training_peers.MarianLearner(sizes).net.eval()
         copy_to_marian(model, self.net)
+        self.net.to(device)
         settings = self.net.generation_config
         settings.forced_eos_token_id = settings.bad_words_ids = None  # Marian's own defaults end every output
-        self.options: dict[str, Any] = {
-            "min_new_tokens": self.steps,
-            "max_new_tokens": self.steps,
-            "length_penalty": 0.0,
-            "do_sample": False,
-            "use_cache": True,
-        }
+        self.options: dict[str, Any] = {"min_new_tokens": self.steps, "max_new_tokens": self.steps}
+        self.options |= {"length_penalty": 0.0, "do_sample": False, "use_cache": True}
 
     def prepare(self, batch: Batch) -> dict[str, Tensor]:
         """Rows and a mask of what is there."""
@@ -147,11 +147,16 @@ class MarianDecoder(Decoder):
         """Return the output tokens without the start token."""
         return outputs[:, 1:].tolist()
 
+    def halve(self) -> Decoder:
+        """Take weights in bfloat16."""
+        self.net.to(torch.bfloat16)
+        return self
+
 
 @torch.no_grad()
 def copy_to_marian(model: TransformerModel, net: Any) -> None:
     """Give a MarianMTModel all weights of a Regard Transformer with `norm="post"` and tied output."""
-    check_sinusoidal(model, "post")
+    check_sinusoidal(model)
     missing, _ = net.load_state_dict(marian_tensors(model), strict=False)
     left = [name for name in missing if "embed_positions" not in name and name != "lm_head.weight"]  # fixed, and tied
     if left:
@@ -164,10 +169,11 @@ def copy_to_marian(model: TransformerModel, net: Any) -> None:
 class JoeyDecoder(Decoder):
     """JoeyNMT's search, with any model of its; a Transformer may get Regard's weights."""
 
+    half = False  # whether it runs under autocast to bfloat16
+
     def __init__(self, learner: training_peers.JoeyLearner, length: int, model: TransformerModel | None = None):
         super().__init__(length)
         self.learner = learner.eval()
-        self.learner.net.eval()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.search = importlib.import_module("joeynmt.search").search
@@ -176,27 +182,29 @@ class JoeyDecoder(Decoder):
 
     def prepare(self, batch: Batch) -> Any:
         """Longest sources first, and where each was before."""
-        joey_batch = self.learner.batch(
-            batch.source, batch.source_lengths, None, None, None, torch.arange(len(batch)),
-            batch.source.device, PAD, END,
-        )  # fmt: skip
-        return joey_batch, joey_batch.sort_by_src_length()
+        return self.learner.sort(batch, None)
 
     def __call__(self, inputs: Any, beam: int) -> Any:
         """Search with JoeyNMT, by its greedy search for a beam of 1."""
-        return self.search(
-            self.learner.net, inputs[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
-        )[0]
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.half):
+            return self.search(
+                self.learner.net, inputs[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
+            )[0]
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
         """Return the outputs' tokens in the order of the batch."""
         return [outputs[i].tolist() for i in inputs[1]]
 
+    def halve(self) -> Decoder:
+        """Search under autocast to bfloat16."""
+        self.half = True
+        return self
+
 
 @torch.no_grad()
 def copy_to_joey(model: TransformerModel, net: Any) -> None:
     """Give a JoeyNMT Transformer, post-norm, all weights of a Regard one; its output layer has no bias to be given."""
-    check_sinusoidal(model, "post")
+    check_sinusoidal(model)
     if bool(model.readout.bias.any()):
         raise ArgumentError("model: an output bias that is not zero given, JoeyNMT's tied output layer has none")
     for embedding, words, stack, blocks in (
@@ -250,13 +258,8 @@ class CTranslate2Decoder(Decoder):
 
     def __call__(self, inputs: list[list[str]], beam: int) -> Any:
         """One batch of all sentences."""
-        return self.translator.translate_batch(
-            inputs,
-            beam_size=beam,
-            length_penalty=0.0,
-            min_decoding_length=self.steps,
-            max_decoding_length=self.steps,
-        )
+        limits = {"min_decoding_length": self.steps, "max_decoding_length": self.steps}
+        return self.translator.translate_batch(inputs, beam_size=beam, length_penalty=0.0, **limits)
 
     def tokens(self, outputs: Any, inputs: list[list[str]]) -> Outputs:
         """Back to numbers."""
@@ -282,27 +285,28 @@ class RunDecoder(RegardDecoder):
         return search(self.model, inputs, Options(beam=beam))
 
 
-class ExportDecoder(Decoder):
+class ExportDecoder(CTranslate2Decoder):
     """CTranslate2's translate_batch with a run as `regard export --to ctranslate2` writes it."""
 
     def __init__(self, folder: Path):
-        super().__init__(0)
-        self.engine: Any = open_engine(folder).engine
+        Decoder.__init__(self, 0)
+        engine: Any = open_engine(folder).engine
+        self.model, self.translator, self.words, self.numbers = (
+            engine.model, engine.translator, engine.source, engine.numbers
+        )  # fmt: skip
 
-    def prepare(self, batch: Batch) -> tuple[list[list[str]], int]:
+    def prepare(self, batch: Batch) -> Any:
         """Pieces, and the most of an output: the limit of Regard's search."""
-        rows = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
-        limit = output_limit(self.engine.model, int(batch.source_lengths.max()), Options())
-        return [[self.engine.source[i] for i in row[:n]] for row, n in rows], limit
+        return super().prepare(batch), output_limit(self.model, int(batch.source_lengths.max()), Options())
 
-    def __call__(self, inputs: tuple[list[list[str]], int], beam: int) -> Any:
+    def __call__(self, inputs: Any, beam: int) -> Any:
         """One batch of all sentences."""
         pieces, limit = inputs
-        return self.engine.translator.translate_batch(pieces, beam_size=beam, max_decoding_length=limit)
+        return self.translator.translate_batch(pieces, beam_size=beam, max_decoding_length=limit)
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
         """Back to numbers, with END."""
-        return [[*(self.engine.numbers[piece] for piece in each.hypotheses[0]), END] for each in outputs]
+        return [[*tokens, END] for tokens in super().tokens(outputs, inputs)]
 
 
 # ---- what the copies share
@@ -320,9 +324,9 @@ def fill(projections: Iterable[Any], heads: Heads) -> None:
         linear.bias.copy_(bias)
 
 
-def check_sinusoidal(model: TransformerModel, norm: str) -> None:
+def check_sinusoidal(model: TransformerModel) -> None:
     """Refuse what a peer's Transformer cannot be."""
     config = model.config
-    if (config.positions, config.norm, config.tied) != ("sinusoidal", norm, "output"):
+    if (config.positions, config.norm, config.tied) != ("sinusoidal", "post", "output"):
         options = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"
-        raise ArgumentError(f"model: {options} given, expected sinusoidal positions, {norm}-norm, tied output")
+        raise ArgumentError(f"model: {options} given, expected sinusoidal positions, post-norm, tied output")

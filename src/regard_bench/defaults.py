@@ -12,7 +12,6 @@ there already is not trained again.
 import argparse
 import collections
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard_bench.quality import inflection, lines
+from regard_bench.quality import group, inflection, lines, scan, table_of
+from regard_bench.quality import put as put_file
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,15 @@ CORPORA = {
 
 def put(folder: Path, name: str, pairs: Iterable[Sequence[str]]) -> None:
     """Two text files, line by line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = list(pairs)
-    for side, texts in zip(("source", "target"), zip(*rows, strict=True), strict=True):
-        (folder / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
+    for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+        put_file(folder / f"{name}.{side}", table_of((text,) for text in texts))
 
 
 def prepare(folder: Path, out: Path) -> None:
     """Write the corpora of a folder as the plain command takes them."""
-    both = {name: [*zip(*(lines(folder / f"multi30k/{name}.{side}.gz") for side in ("en", "de")), strict=True)]
-            for name in ("train", "test_2016_flickr")}  # fmt: skip
-    for name, pairs in both.items():
-        part = name.split("_")[0]
+    for name in ("train", "test_2016_flickr"):
+        sides = [lines(folder / f"multi30k/{name}.{side}.gz") for side in ("en", "de")]
+        pairs, part = [*zip(*sides, strict=True)], name.split("_")[0]
         put(out / "multi30k-en-de", part, pairs)
         put(out / "multi30k-de-en", part, [(german, english) for english, german in pairs])
     for part in ("train", "test"):
@@ -74,18 +71,11 @@ def prepare(folder: Path, out: Path) -> None:
         rows = (line.split("\t") for line in lines(folder / f"inflection/deu.{part}.tsv.gz"))
         put(out / "inflection", part, (inflection(*row) for row in rows))
         for name, own in (("scan", "simple"), ("scan-length", "length")):
-            matches = (
-                re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip())
-                for line in lines(folder / f"scan/{own}.{part}.txt.gz")
-            )
-            put(out / name, part, (each.groups() for each in matches if each))
-        sides = [list(lines(folder / f"europarl/{part}.{side}.gz")) for side in ("de", "en")]
+            put(out / name, part, scan(folder / f"scan/{own}.{part}.txt.gz"))
+        sides = [lines(folder / f"europarl/{part}.{side}.gz") for side in ("de", "en")]
         put(out / "europarl", part, [*zip(*sides, strict=True)][:50_000])
-        (out / "imdb").mkdir(parents=True, exist_ok=True)
         rows = (line.split("\t") for line in lines(folder / f"imdb/{part}.tsv.gz"))
-        (out / "imdb" / f"{part}.tsv").write_text(
-            "".join(f"{row[0]}\t{row[3]}\n" for row in rows), encoding="utf-8", newline="\n"
-        )
+        put_file(out / "imdb" / f"{part}.tsv", table_of((row[0], row[3]) for row in rows))
     flickr(folder / "flickr8k", out / "flickr8k")
 
 
@@ -99,13 +89,11 @@ def flickr(folder: Path, out: Path) -> None:
         members = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
         for part in ("train", "test"):
             names = [name for name in lines(folder / f"Flickr_8k.{part}Images.txt") if name in members]
-            (out / part).mkdir(parents=True, exist_ok=True)
             for name in names:
                 content = archive.extractfile(members[name])
                 assert content is not None
-                (out / part / name).write_bytes(content.read())
-            rows = "".join(f"{name}\t{caption}\n" for name in names for caption in captions[name])
-            (out / f"{part}.tsv").write_text(rows, encoding="utf-8", newline="\n")
+                put_file(out / part / name, content.read())
+            put_file(out / f"{part}.tsv", table_of((name, caption) for name in names for caption in captions[name]))
 
 
 # ---- runs
@@ -132,29 +120,17 @@ def evaluate_run(name: str, data: Path, run: Path, device: str) -> dict[str, flo
         predictions = loaded.classify([row[1] for row in rows])
         labels = [row[0] for row in rows]
         common = collections.Counter(line.split("\t")[0] for line in lines(folder / "train.tsv")).most_common(1)[0][0]
-        right = sum(each is not None and each.label == label for each, label in zip(predictions, labels, strict=True))
-        return {"score": 100 * right / len(rows), "floor": 100 * labels.count(common) / len(rows)}
+        correct = sum(each is not None and each.label == label for each, label in zip(predictions, labels, strict=True))
+        return {"score": 100 * correct / len(rows), "floor": 100 * labels.count(common) / len(rows)}
     if corpus.reads == "pictures":
-        grouped = collections.defaultdict(list)
-        for line in lines(folder / "test.tsv"):
-            picture, caption = line.split("\t")
-            grouped[picture].append(caption)
-        outputs = loaded.caption([folder / "test" / picture for picture in grouped], beam=5)
+        pictures, right = group((line.split("\t") for line in lines(folder / "test.tsv")), False)
+        outputs = loaded.caption([folder / "test" / picture for picture in pictures], beam=5)
         answers = [line.split("\t")[1] for line in lines(folder / "train.tsv")]
-        return measure_outputs(corpus, outputs, [*grouped.values()], answers)
-    items = collections.defaultdict(list)
-    for source, target in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True):
-        items[source].append(target)
-    cases = list(items.items())
-    if corpus.metric == "BLEU":  # of each line, its own translation
-        cases = [(s, [t]) for s, t in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True)]
-    options = {} if corpus.longest is None else {"longest": corpus.longest}
-    outputs = loaded.translate([source for source, _ in cases], beam=5, **options)
-    return measure_outputs(corpus, outputs, [targets for _, targets in cases], [*lines(folder / "train.target")])
-
-
-def measure_outputs(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
-    """The score, and that of the most frequent answer in training."""
+    else:
+        pairs = zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True)
+        sources, right = group(pairs, corpus.metric == "BLEU")
+        options = {} if corpus.longest is None else {"longest": corpus.longest}
+        outputs, answers = loaded.translate(sources, beam=5, **options), [*lines(folder / "train.target")]
     from regard.evaluation import caption_scores, text_scores
 
     def score(hypotheses: list[str]) -> dict[str, float]:

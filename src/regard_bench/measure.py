@@ -24,6 +24,7 @@ import regard
 from regard.errors import RegardError
 from regard.io import disk
 
+MIB = 1024 * 1024
 PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
 MARK = Path("/proc/self/clear_refs")  # where Linux is told to forget the highest memory so far
 USES = {  # what the benchmarks import of a package, where that is not the package itself
@@ -69,6 +70,13 @@ def compare_times(
     return Result(what, f"{names[0]} {ours}", f"{names[1]} {peer}", ratio, goal, reached, details)
 
 
+def compare_memory(what: str, names: tuple[str, str], peaks: tuple[int, int], goal: str, most: float) -> Result:
+    """Set the bytes at a peak beside a peer's."""
+    (ours, peer), ratio = peaks, peaks[0] / peaks[1]
+    texts = f"{names[0]} {ours / MIB:.0f} MiB", f"{names[1]} {peer / MIB:.0f} MiB"
+    return Result(what, *texts, ratio, goal, ratio <= most, {"ours_bytes": ours, "peer_bytes": peer})
+
+
 def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
     """Each call in turn, round after round, so that a machine that drifts drifts for all of them alike."""
     for call in calls:  # twice: the first pays for allocation, the second for caches
@@ -82,13 +90,11 @@ def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list
             call()
             finish()
             times.append(time.perf_counter() - begin)
-    return [Timing(statistics.median(times), *quartiles(times)) for times in seconds]
-
-
-def quartiles(times: list[float]) -> tuple[float, float]:
-    """The lower and the upper quartile."""
-    low, _, high = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0], times[0], times[0])
-    return low, high
+    timings = []
+    for times in seconds:
+        low, _, high = statistics.quantiles(times, n=4) if len(times) > 1 else times * 3
+        timings.append(Timing(statistics.median(times), low, high))
+    return timings
 
 
 def finish() -> None:

@@ -23,7 +23,7 @@ import sys
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,24 +86,25 @@ def prepare(folder: Path, out: Path) -> None:
         put(out / path.parent.name / path.name, path.read_bytes())  # as it is
     trained_words = {line.split("\t")[0] for line in lines(folder / "cmudict" / "train.tsv.gz")}
     # A word of which training has another pronunciation says nothing about words that are new, as those of the test.
-    new = (
-        line.split("\t")
-        for line in lines(folder / "cmudict" / "dev.tsv.gz")
-        if line.split("\t")[0] not in trained_words
-    )
-    put(out / "cmudict" / "dev.tsv", table_of(new))
+    dev = (line.split("\t") for line in lines(folder / "cmudict" / "dev.tsv.gz"))
+    put(out / "cmudict" / "dev.tsv", table_of(row for row in dev if row[0] not in trained_words))
     for path in sorted(folder.glob("inflection/deu.*.tsv.gz")):
         rows = (inflection(*line.split("\t")) for line in lines(path))
         put(out / "inflection" / path.name.removeprefix("deu.").removesuffix(".gz"), table_of(rows))
     for path in sorted(folder.glob("scan/*.txt.gz")):
-        matches = (re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip()) for line in lines(path))
-        put(out / "scan" / path.name.replace(".txt.gz", ".tsv"), table_of(each.groups() for each in matches if each))
+        put(out / "scan" / path.name.replace(".txt.gz", ".tsv"), table_of(scan(path)))
 
 
 def inflection(lemma: str, form: str, features: str) -> tuple[str, str]:
     """The letters of the lemma and then what is asked for; the letters of the form. A space in a word becomes _."""
     tags = " ".join(f"<{feature}>" for feature in features.split(";"))
     return f"{' '.join(lemma.replace(' ', '_'))} {tags}", " ".join(form.replace(" ", "_"))
+
+
+def scan(path: Path) -> list[tuple[str, ...]]:
+    """The commands of a file of SCAN, each with its actions."""
+    matches = (re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip()) for line in lines(path))
+    return [each.groups() for each in matches if each]
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -126,7 +127,12 @@ def test_set(line: Line, data: Path) -> tuple[list[str], list[list[str]]]:
     """Sources, each once, and all that is right for each."""
     columns = [list(lines(data / name)) for name in line.test]
     pairs = zip(*columns, strict=True) if len(columns) == 2 else (row.split("\t") for row in columns[0])
-    if line.metrics == ("BLEU",):
+    return group(pairs, line.metrics == ("BLEU",))
+
+
+def group(pairs: Iterable[Sequence[str]], by_line: bool) -> tuple[list[str], list[list[str]]]:
+    """Sources, each once, and all that is right for each; or `by_line`, and of each line its own target."""
+    if by_line:
         sources, targets = map(list, zip(*pairs, strict=True))
         return sources, [[target] for target in targets]
     right = defaultdict(list)

@@ -36,15 +36,13 @@ BASE = {"preset": "base"}
 TURN = 6.0  # seconds that clients send for one figure
 DOCUMENT = (100, 20)  # sentences and words of a long document
 PLACE = "/v1/translate"
+MANY = 4  # processes of many clients
 
 
 def run(rounds: int = 9, device: str = "cpu") -> Iterator[Result]:
     """Start the server, and measure what clients see."""
     with tempfile.TemporaryDirectory() as home:
-        if device == "cpu":
-            yield from run_cpu(Path(home), rounds)
-        else:
-            yield from run_cuda(Path(home), rounds)
+        yield from run_cpu(Path(home), rounds) if device == "cpu" else run_cuda(Path(home))
 
 
 # ---- two cores
@@ -60,23 +58,17 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
     with server(folder, "cpu") as address:
         answers = drive(address, bodies[:16], 16, 2, keep=16)["answers"]
         compare_answers(opened, answers, search)
-        ratios, rates = [], []
+        rates = []
         for _ in range(max(3, rounds // 3)):
             start = time.perf_counter()
             list(opened.stream(texts, **search))
             alone = len(texts) / (time.perf_counter() - start)
-            rate = rate_of(drive(address, bodies, 32, TURN))
-            ratios.append(rate / alone)
-            rates.append((rate, alone))
-        yield result(
-            "32 clients, a sentence each, beam 5",
-            f"{median(rate for rate, _ in rates):.1f} sentences per second",
-            f"regard translate {median(alone for _, alone in rates):.1f}",
-            median(ratios),
-            0.7,
-        )
-        throughput = median(rate for rate, _ in rates)
-        ratios, times = [], []
+            rates.append((rate_of(drive(address, bodies, 32, TURN)), alone))
+        throughput, alone, ratio = medians(rates)
+        what = "32 clients, a sentence each, beam 5"
+        ours = f"{throughput:.1f} sentences per second"
+        yield result(what, ours, f"regard translate {alone:.1f}", ratio, 0.7)
+        times = []
         for turn in range(max(3, rounds // 3)):
             alone_times = []
             for text in texts[turn * 8 : turn * 8 + 8]:
@@ -84,18 +76,12 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
                 opened.translate([text], **search)
                 alone_times.append(time.perf_counter() - start)
             served = median(drive(address, bodies[turn * 8 :], 1, TURN / 2)["seconds"])
-            ratios.append(served / median(alone_times))
             times.append((served, median(alone_times)))
-        yield result(
-            "one client, median",
-            f"{1e3 * median(served for served, _ in times):.1f} ms",
-            f"run.translate {1e3 * median(alone for _, alone in times):.1f} ms",
-            median(ratios),
-            1.3,
-            less=True,
-        )
+        served, alone, ratio = medians(times)
+        ours, peer = f"{1e3 * served:.1f} ms", f"run.translate {1e3 * alone:.1f} ms"
+        yield result("one client, median", ours, peer, ratio, 1.3, less=True)
         yield beside_document(address, words, 4.0)
-    yield from compare_peer(folder, "cpu", "32 clients, a sentence each, beam 5", bodies, 32, throughput, answers)
+    yield from compare_peer(folder, "cpu", what, bodies, 32, throughput, answers)
 
 
 def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any]) -> None:
@@ -110,7 +96,7 @@ def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any])
 # ---- a GPU
 
 
-def run_cuda(home: Path, rounds: int) -> Iterator[Result]:
+def run_cuda(home: Path) -> Iterator[Result]:
     """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document; a peer."""
     folder = write_run(home / "model", BASE, 32_000)
     sentences, lists, answers = yield from drive_cuda(folder)
@@ -130,46 +116,28 @@ def drive_cuda(
         drive(address, bodies, 4, 2)
         one = drive(address, bodies, 1, TURN)
         alone = median(one["seconds"])
-        yield result(
-            "one client, greedy, 28 tokens, median", f"{1e3 * alone:.2f} ms", "goal 20 ms", alone / 0.02, 1.0, less=True
-        )
-        many = rate_of(drive_many(address, bodies, 64, TURN))
+        what = "one client, greedy, 28 tokens, median"
+        yield result(what, f"{1e3 * alone:.2f} ms", "goal 20 ms", alone / 0.02, 1.0, less=True)
+        many = rate_of(drive(address, bodies, 64, TURN, processes=MANY))
         rate = rate_of(one)
         yield result("64 clients, greedy", f"{many:.0f} a second", f"one client {rate:.0f}", many / rate, 10.0)
         lists = [{"texts": [words.sentence(24) for _ in range(32)], **beam} for _ in range(64)]
         answers = drive(address, lists, 16, 2, keep=64)["answers"]
-        drive_many(address, lists, 64, 2)
-        sentences = 32 * rate_of(drive_many(address, lists, 64, TURN))
-        yield result(
-            "64 clients, 32 texts each, beam 5",
-            f"{sentences:.0f} sentences per second",
-            "goal 8,000",
-            sentences / 8000,
-            1.0,
-        )
+        drive(address, lists, 64, 2, processes=MANY)
+        sentences = 32 * rate_of(drive(address, lists, 64, TURN, processes=MANY))
+        ours = f"{sentences:.0f} sentences per second"
+        yield result("64 clients, 32 texts each, beam 5", ours, "goal 8,000", sentences / 8000, 1.0)
         mixed = [{**body, **varied(words, number)} for number, body in enumerate(lists)]
-        equal, differing = [], []
+        rates = []
         for _ in range(3):
-            equal.append(rate_of(drive_many(address, lists, 64, TURN / 2)))
-            differing.append(rate_of(drive_many(address, mixed, 64, TURN / 2)))
-        ratio = median(two / one for one, two in zip(equal, differing, strict=True))
-        yield result(
-            "requests whose beam, limits and prefixes differ",
-            f"{32 * median(differing):.0f} sentences per second",
-            f"equal ones {32 * median(equal):.0f}",
-            ratio,
-            0.8,
-        )
+            equal = rate_of(drive(address, lists, 64, TURN / 2, processes=MANY))
+            rates.append((rate_of(drive(address, mixed, 64, TURN / 2, processes=MANY)), equal))
+        differing, equal, ratio = medians(rates)
+        ours, peer = f"{32 * differing:.0f} sentences per second", f"equal ones {32 * equal:.0f}"
+        yield result("requests whose beam, limits and prefixes differ", ours, peer, ratio, 0.8)
         yield beside_document(address, words, 2.0)
-        later = figure(address, "regard_captures")
-        yield result(
-            "graphs captured after the start",
-            f"{later - captures:.0f}",
-            f"{captures:.0f} before",
-            later - captures,
-            0.0,
-            less=True,
-        )
+        more = figure(address, "regard_captures") - captures
+        yield result("graphs captured after the start", f"{more:.0f}", f"{captures:.0f} before", more, 0.0, less=True)
     return sentences, lists, answers
 
 
@@ -190,47 +158,35 @@ def beside_document(address: str, words: "Words", goal: float) -> Result:
     """Short requests while a long document is translated again and again."""
     short = [{"texts": [words.sentence(8)], "beam": 5, "shortest": 9, "longest": 9} for _ in range(64)]
     document = " ".join(words.sentence(DOCUMENT[1]).capitalize() + "." for _ in range(DOCUMENT[0]))
-    bodies = [{"texts": [document], "beam": 5, "shortest": 22, "longest": 22}]
-    ratios, pairs = [], []
-    for _ in range(3):
-        before = late(drive(address, short, 1, TURN / 2)["seconds"])
-        stop = threading.Event()
-        thread = threading.Thread(target=repeat, args=(address, bodies[0], stop), daemon=True)
-        thread.start()
-        time.sleep(0.3)
-        beside = late(drive(address, short, 1, TURN)["seconds"])
-        stop.set()
-        thread.join()
-        ratios.append(beside / before)
-        pairs.append((before, beside))
-    before, beside = (median(values) for values in zip(*pairs, strict=True))
-    what = f"8 words beside a document of {DOCUMENT[0] * DOCUMENT[1]:,}, 95th percentile"
-    return result(what, f"{1e3 * beside:.1f} ms", f"without it {1e3 * before:.1f} ms", median(ratios), goal, less=True)
-
-
-def repeat(address: str, body: dict[str, Any], stop: threading.Event) -> None:
-    """Send one request again and again, each when the last was answered."""
-    while not stop.is_set():
-        post(address, body)
-
-
-def post(address: str, body: dict[str, Any]) -> Any:
-    """Send one request."""
+    body = {"texts": [document], "beam": 5, "shortest": 22, "longest": 22}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(address + PLACE, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=300) as response:
-        return json.load(response)
+    stop = threading.Event()
+
+    def repeat() -> None:
+        while not stop.is_set():
+            with urllib.request.urlopen(request, timeout=300) as response:
+                response.read()
+
+    pairs = []
+    for _ in range(3):
+        before = late(drive(address, short, 1, TURN / 2)["seconds"])
+        stop.clear()
+        thread = threading.Thread(target=repeat, daemon=True)
+        thread.start()
+        time.sleep(0.3)
+        pairs.append((late(drive(address, short, 1, TURN)["seconds"]), before))
+        stop.set()
+        thread.join()
+    beside, before, ratio = medians(pairs)
+    what = f"8 words beside a document of {DOCUMENT[0] * DOCUMENT[1]:,}, 95th percentile"
+    return result(what, f"{1e3 * beside:.1f} ms", f"without it {1e3 * before:.1f} ms", ratio, goal, less=True)
 
 
-def drive(address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0) -> dict[str, Any]:
-    """Let clients send, from a process of their own."""
-    return drive_many(address, bodies, clients, seconds, keep, processes=1)
-
-
-def drive_many(
-    address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0, processes: int = 4
+def drive(
+    address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0, processes: int = 1
 ) -> dict[str, Any]:
-    """Let clients send, from several processes; what is answered with anything but 200 is an error."""
+    """Let clients send, from processes of their own; what is answered with anything but 200 is an error."""
     plan = {"address": address, "path": PLACE, "clients": clients // processes, "seconds": seconds, "keep": keep}
     shares = [json.dumps({**plan, "bodies": list(bodies[number::processes])}) for number in range(processes)]
     command = [sys.executable, "-m", "regard_bench.http_load"]
@@ -269,6 +225,11 @@ def late(seconds: Sequence[float]) -> float:
 def median(values: Any) -> float:
     """The median of anything that can be gone through."""
     return statistics.median(list(values))
+
+
+def medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """The medians of both sides of pairs, and of their ratios."""
+    return median(one for one, _ in pairs), median(other for _, other in pairs), median(a / b for a, b in pairs)
 
 
 def result(what: str, ours: str, peer: str, ratio: float, goal: float, less: bool = False) -> Result:
@@ -334,8 +295,8 @@ def compare_peer(
             for one, other in zip(answer["results"], peer["results"], strict=True)
         ]
         equal = sum(one == other for one, other in pairs)
-        drive_many(address, bodies, clients, 2)
-        rate = len(bodies[0]["texts"]) * rate_of(drive_many(address, bodies, clients, TURN))
+        drive(address, bodies, clients, 2, processes=MANY)
+        rate = len(bodies[0]["texts"]) * rate_of(drive(address, bodies, clients, TURN, processes=MANY))
     peer = f"CTranslate2 {rate:.1f}; {equal} of {len(pairs)} answers equal"
     yield Result(f"{what}, beside CTranslate2", f"{ours:.1f} sentences per second", peer, ours / rate, "none", True)
 

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from regard.data import Batch
 from regard.errors import RegardError
 from regard.models import TransformerModel
-from regard_bench.measure import Result, agree, obstacle, peak_memory
+from regard_bench.measure import MIB, Result, agree, compare_memory, obstacle, peak_memory
 from regard_bench.training_peers import (
     JoeyRNN,
     JoeyTransformer,
@@ -33,29 +33,21 @@ from regard_bench.training_peers import (
     make_pairs,
 )
 
-MIB = 1024 * 1024
 BUDGET = 4096  # tokens of a batch, padded: rows × longest
 PAIRS = 20_000
 RATE = 3e-4
 
 
-def transformer(sizes: Sizes) -> RegardLearner:
-    """Regard's, pre-norm, the readout tied to the target's embedding."""
-    return RegardLearner(sizes.transformer(), sizes)
-
-
-def rnnsearch(sizes: Sizes) -> RegardLearner:
-    """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
-    return RegardLearner(sizes.rnnsearch(), sizes)
-
-
 TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {
-    "Regard": transformer,
+    "Regard": lambda sizes: RegardLearner(sizes.transformer(), sizes),  # pre-norm, as nn.Transformer here
     "nn.Transformer": TorchTransformer,
     "MarianMT": MarianLearner,
     "JoeyNMT": JoeyTransformer,
 }
-RNNS: dict[str, Callable[[Sizes], Learner]] = {"Regard rnnsearch": rnnsearch, "JoeyNMT GRU": JoeyRNN}
+RNNS: dict[str, Callable[[Sizes], Learner]] = {
+    "Regard rnnsearch": lambda sizes: RegardLearner(sizes.rnnsearch(), sizes),
+    "JoeyNMT GRU": JoeyRNN,
+}
 PACKAGES = {"MarianMT": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "joeynmt"}
 
 
@@ -91,7 +83,7 @@ def run(
 def same_loss(batch: Batch, sizes: Sizes) -> None:
     """Regard's Transformer and nn.Transformer with its weights must have one loss and one gradient."""
     sizes = replace(sizes, dropout=0.0)
-    ours, peer = transformer(sizes), TorchTransformer(sizes)
+    ours, peer = RegardLearner(sizes.transformer(), sizes), TorchTransformer(sizes)
     model = ours.objective.model
     assert isinstance(model, TransformerModel)
     peer.copy(model)
@@ -165,20 +157,13 @@ def compare_systems(what: str, ours: Rate, peer: Rate | None, name: str, least: 
     goal = f"at least {least:g} × its speed"
     mine = f"Regard {ours.median:,.0f} tokens/s"
     if peer is None:
-        return Result(
-            what, mine, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, {"ours_tokens_s": ours.median}
-        )
+        details = {"ours_tokens_s": ours.median}
+        return Result(what, mine, f"{name} {obstacle(PACKAGES[name])}", None, goal, False, details)
     ratio = statistics.median(a / b for a, b in zip(ours.rates[2:], peer.rates[2:], strict=True))
-    details = {
-        "ours_tokens_s": ours.median,
-        "peer_tokens_s": peer.median,
-        "ours_parameters": ours.parameters,
-        "peer_parameters": peer.parameters,
-        "ours_first_loss": ours.losses[0],
-        "ours_last_loss": ours.losses[-1],
-        "peer_first_loss": peer.losses[0],
-        "peer_last_loss": peer.losses[-1],
-    }
+    details = {"ours_tokens_s": ours.median, "peer_tokens_s": peer.median}
+    details |= {"ours_parameters": ours.parameters, "peer_parameters": peer.parameters}
+    for side, rate in (("ours", ours), ("peer", peer)):
+        details |= {f"{side}_first_loss": rate.losses[0], f"{side}_last_loss": rate.losses[-1]}
     return Result(what, mine, f"{name} {peer.median:,.0f} tokens/s", ratio, goal, ratio >= least, details)
 
 
@@ -196,9 +181,7 @@ def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
                 yield Result(what, f"{mine} {ours / MIB:.0f} MiB", f"{name} {hindrance}", None, goal, False)
                 continue
             peer = peak_memory(partial(train_once, name, sizes, budget, seed), partial(load, name))
-            ratio = ours / peer
-            texts = f"{mine} {ours / MIB:.0f} MiB", f"{name} {peer / MIB:.0f} MiB"
-            yield Result(what, *texts, ratio, goal, ratio <= 1, {"ours_bytes": ours, "peer_bytes": peer})
+            yield compare_memory(what, (mine, name), (ours, peer), goal, 1)
 
 
 def load(name: str) -> None:

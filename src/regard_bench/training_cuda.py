@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,8 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     yield Result(f"{what}, a whole update", text, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
     del ours
     for cell in ("lstm", "gru"):
-        rate, first, last = RegardLoop(PairTask(sizes.rnnsearch(cell=cell), pairs, sizes.smoothing, seed=seed)).rate(
-            rounds
-        )
+        task = PairTask(sizes.rnnsearch(cell=cell), pairs, sizes.smoothing, seed=seed)
+        rate, first, last = RegardLoop(task).rate(rounds)
         learns(f"rnnsearch ({cell})", first, last)
         line, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
         goal, whole = f"{RNN_GOAL:,} tokens/s", f"rnnsearch, one {cell}, all {sizes.size} wide, bf16, a whole update"
@@ -248,7 +248,7 @@ def compiled_rate(sizes: Sizes, batches: list[Batch], rounds: int, sender: Any) 
 
 def same_loss(pairs: list[Pair], sizes: Sizes) -> None:
     """Packed, in bf16 and with the kernels of a GPU, a batch has the loss that nn.Transformer finds in float32."""
-    still = Sizes(**{**vars(sizes), "dropout": 0.0})
+    still = replace(sizes, dropout=0.0)
     model = transformer(still, norm="pre", tied="output")
     assert isinstance(model, TransformerModel)
     task, peer = PairTask(model.cuda(), pairs, sizes.smoothing), TorchTransformer(still)

@@ -95,7 +95,7 @@ def smoothed_loss(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float
 class TorchTransformer(Learner):
     """nn.Transformer with what it leaves to its users: embeddings, sinusoidal positions, the output projection."""
 
-    def __init__(self, sizes: Sizes, norm_first: bool = True):
+    def __init__(self, sizes: Sizes):
         super().__init__()
         self.sizes = sizes
         self.source, self.target = (nn.Embedding(sizes.vocabulary, sizes.size) for _ in range(2))
@@ -111,7 +111,7 @@ class TorchTransformer(Learner):
                 sizes.hidden,
                 sizes.dropout,
                 batch_first=True,
-                norm_first=norm_first,
+                norm_first=True,
             )
         for module in self.net.modules():
             if isinstance(module, nn.MultiheadAttention):
@@ -120,7 +120,10 @@ class TorchTransformer(Learner):
         self.readout = nn.Linear(sizes.size, sizes.vocabulary)
         self.readout.weight = self.target.weight
         nn.init.zeros_(self.readout.bias)
-        self.register_buffer("waves", sinusoids(512, sizes.size), persistent=False)
+        # Positions as Vaswani et al. 2017, section 3.5
+        frequency = torch.arange(0, sizes.size, 2) * (-math.log(10_000.0) / sizes.size)
+        angle = torch.arange(512)[:, None] * torch.exp(frequency)
+        self.register_buffer("waves", torch.stack([angle.sin(), angle.cos()], -1).flatten(1), persistent=False)
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
         """The mean loss."""
@@ -168,16 +171,10 @@ class TorchTransformer(Learner):
                 layer.linear2.load_state_dict(block.feed[2].state_dict())
 
 
-def sinusoids(length: int, size: int) -> Float[Tensor, "n d"]:
-    """Vaswani et al. 2017, section 3.5."""
-    angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-
-
 class MarianLearner(Learner):
     """MarianMTModel of Transformers, which is post-norm. Raises ImportError where it is not installed."""
 
-    def __init__(self, sizes: Sizes, implementation: str = "sdpa"):
+    def __init__(self, sizes: Sizes):
         super().__init__()
         transformers = importlib.import_module("transformers")
         self.sizes = sizes
@@ -204,7 +201,7 @@ class MarianLearner(Learner):
             eos_token_id=END,
             decoder_start_token_id=START,
             use_cache=False,
-            attn_implementation=implementation,
+            attn_implementation="sdpa",
         )
         self.net = transformers.MarianMTModel(config)
 
@@ -233,14 +230,15 @@ class JoeyLearner(Learner):
         self.net = model.build_model(config, src_vocab=words, trg_vocab=words)
         self.net.loss_function = ("crossentropy", sizes.smoothing)
 
+    def sort(self, batch: Batch, target: Tensor | None) -> tuple[Any, Any]:
+        """JoeyNMT's batch with the longest sources first, as its encoder packs, and where each was before."""
+        rows, device = torch.arange(len(batch)), batch.source.device
+        made = self.batch(batch.source, batch.source_lengths, None, target, None, rows, device, PAD, END)
+        return made, made.sort_by_src_length()
+
     def prepare(self, batch: Batch) -> Any:
         """The batch as JoeyNMT's loader hands it over."""
-        joey_batch = self.batch(
-            batch.source, batch.source_lengths, None, batch.target, None, torch.arange(len(batch)),
-            batch.source.device, PAD, END,
-        )  # fmt: skip
-        joey_batch.sort_by_src_length()  # its trainer does, and its encoder packs
-        return joey_batch
+        return self.sort(batch, batch.target)[0]
 
     def forward(self, batch: Any) -> Float[Tensor, ""]:
         """The mean loss."""
@@ -257,11 +255,8 @@ def build_vocabulary(kind: Any, size: int) -> Any:
     vocabulary._stoi = {word: index for index, word in enumerate(vocabulary._itos)}
     for index, name in special.items():
         setattr(vocabulary, f"{name}_index", index)
-    vocabulary.specials, vocabulary.lang_tags, vocabulary.sep_index = (
-        [f"<{name}>" for name in special.values()],
-        [],
-        None,
-    )
+    vocabulary.specials = [f"<{name}>" for name in special.values()]
+    vocabulary.lang_tags, vocabulary.sep_index = [], None
     return vocabulary
 
 

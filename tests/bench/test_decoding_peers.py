@@ -7,7 +7,7 @@ from bench.cases import LENGTH, ROWS, TINY
 from regard.data import END, PAD, START
 from regard.errors import ArgumentError
 from regard.models import Tokens, TransformerConfig, kinds
-from regard_bench import decoding, decoding_peers, training, training_peers
+from regard_bench import decoding, decoding_peers, training_peers
 from regard_bench.training_peers import Sizes
 
 
@@ -91,7 +91,7 @@ def test_a_peer_with_our_weights_says_the_same(name, model, batch):
 def test_joeynmts_gru_says_as_many_tokens(batch):
     pytest.importorskip("joeynmt")
     outputs = said(decoding_peers.JoeyDecoder(training_peers.JoeyRNN(TINY), LENGTH), batch, 5)
-    ours = said(decoding_peers.RegardDecoder(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
+    ours = said(decoding_peers.RegardDecoder(TINY.rnnsearch(), LENGTH), batch, 5)
     assert [len(each) for each in outputs] == [len(each) for each in ours] == [LENGTH + 1] * ROWS
 
 

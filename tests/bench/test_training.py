@@ -28,7 +28,7 @@ def test_it_runs_and_names_who_is_not_there(monkeypatch):
 def test_what_does_not_learn_is_refused(monkeypatch):
     monkeypatch.setattr(training, "RATE", 0.0)
     batches = make_buckets(make_pairs(100, SMALL.vocabulary), 256)
-    still = {"Regard": training.transformer}
+    still = {"Regard": training.TRANSFORMERS["Regard"]}
     monkeypatch.setattr(
         training.Rate, "losses", property(lambda self: [1.0, 1.0], lambda self, value: None), raising=False
     )

@@ -16,6 +16,7 @@ from regard.kernels.table import (
     Row,
     Table,
     compiling,
+    describe_dtype,
     listing,
 )
 
@@ -153,6 +154,12 @@ def test_kinds_ask_once():
     kinds = Kinds(WORK, describe)
     assert [kinds[width,] for width in (64, 66, 64)] == [FAST, PLAIN, FAST]
     assert asked == [64, 66]
+
+
+def test_a_call_of_one_dtype_is_described(monkeypatch):
+    assert describe_dtype("cpu", torch.bfloat16) == Request("cpu", (torch.bfloat16,))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert describe_dtype("cpu", torch.float32).features == (COMPILING,)
 
 
 SINGLE, HALF_FIRST, DOUBLE = torch.float32, torch.bfloat16, torch.float64

@@ -49,21 +49,6 @@ from regard.kernels.table import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, 
 
 # ---- conditions that join several features or sizes
 
-
-def has_flex_widths(request: Request) -> bool:
-    """Return whether FlexAttention has tiles for both widths, as it asks for on a GPU."""
-    return request.device == "cpu" or (
-        request.sizes["width"] in FLEX_WIDTHS and request.sizes["value width"] in FLEX_WIDTHS
-    )
-
-
-def fits_predicted_window(request: Request) -> bool:
-    """Return whether the kernel of predicted centres, where it would be the one, takes the rest of the call."""
-    if CENTRES not in request.features:
-        return GAUSSIAN not in request.features
-    return MASK not in request.features and request.sizes["radius"] <= PREDICTED_RADIUS
-
-
 # The largest sizes of the kernels in `triton/`, which is loaded when a kernel is first asked for.
 DECODE_STEP, DECODE_STEP_WIDTH = 16, 256
 FEW_ADDITIVE = 16
@@ -89,13 +74,23 @@ FLEX_DOUBLE = Condition(
 FLEX_BACKWARD = Condition(
     lambda request: request.device != "cpu" or GRADIENT not in request.features, "it has no backward pass on a CPU"
 )
-FLEX_TILES = Condition(has_flex_widths, f"it serves widths of {FLEX_WIDTHS}")
+FLEX_TILES = Condition(  # on a GPU it asks for these widths
+    lambda request: (
+        request.device == "cpu"
+        or (request.sizes["width"] in FLEX_WIDTHS and request.sizes["value width"] in FLEX_WIDTHS)
+    ),
+    f"it serves widths of {FLEX_WIDTHS}",
+)
 TRITON_SCORES = Condition(
     lambda request: ADDITIVE in request.features or CENTRES in request.features,
     "it serves additive scores, and bilinear scores around predicted centres only",
 )
-PREDICTED_WINDOW = Condition(
-    fits_predicted_window,
+PREDICTED_WINDOW = Condition(  # where the kernel of predicted centres would be the one, it takes the rest of the call
+    lambda request: (
+        MASK not in request.features and request.sizes["radius"] <= PREDICTED_RADIUS
+        if CENTRES in request.features
+        else GAUSSIAN not in request.features
+    ),
     "it serves a Gaussian around predicted centres only, and these without a mask, up to a radius of "
     f"{PREDICTED_RADIUS}",
 )
@@ -106,7 +101,7 @@ NOT_PREDICTED = Condition(lambda request: CENTRES not in request.features, "it s
 ADDITIVE_TILE = 64
 FEW, FEW_KEYS = 16, 512
 SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
-LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its overhead
+LARGE = 1 << 20  # numbers of [b n m h] from which chunks, which recompute them, are worth their overhead
 
 
 def one_tile_wins(request: Request) -> bool:
@@ -118,11 +113,6 @@ def one_tile_wins(request: Request) -> bool:
     return (
         GRADIENT in features or PACKED in features or LENGTHS in features or max(sizes["queries"], sizes["keys"]) <= 64
     )
-
-
-def flex_wins(request: Request) -> bool:
-    """Return whether FlexAttention pays on a GPU: blocks of keys can be skipped, or a bias need not be written."""
-    return request.device == "cuda" and (WINDOW in request.features or ALIBI in request.features)
 
 
 def triton_wins(request: Request) -> bool:
@@ -146,17 +136,6 @@ def window_wins(request: Request) -> bool:
     if BILINEAR in request.features and CENTRES not in request.features and sizes["queries"] > tile:
         return 4 * (width + tile) <= sizes["keys"]
     return 2 * width <= sizes["keys"]
-
-
-def few_queries_win(request: Request) -> bool:
-    """Return whether two small products are faster than one fused kernel, as measured on two cores of a CPU."""
-    return request.device == "cpu" and 1 < request.sizes["queries"] <= FEW and request.sizes["keys"] <= FEW_KEYS
-
-
-def chunks_win(request: Request) -> bool:
-    """Return whether [b n m h] is so large that chunks pay."""
-    sizes = request.sizes
-    return sizes["rows"] * sizes["queries"] * sizes["keys"] * sizes["width"] >= LARGE
 
 
 # ---- how a backend is called
@@ -256,7 +235,8 @@ BACKENDS = Table(
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, CAUSAL, CAUSAL_FROM})
         | {WINDOW, WINDOW_FROM, ALIBI, ALIBI_FROM},
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
-        wins=flex_wins,
+        # On a GPU it pays where blocks of keys can be skipped, or a bias need not be written.
+        wins=lambda request: request.device == "cuda" and (WINDOW in request.features or ALIBI in request.features),
     ),
     replace(TRITON, attend=triton_kernel("additive"), conditions=(*TRITON.conditions, NOT_PREDICTED)),
     TRITON,
@@ -273,7 +253,10 @@ BACKENDS = Table(
         name="few-queries",
         attend=dot.attend_few_queries,
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, BIAS_GRADIENT}) | MASKED | BIASED,
-        wins=few_queries_win,
+        # Two small products are faster than one fused kernel, as measured on two cores of a CPU.
+        wins=lambda request: (
+            request.device == "cpu" and 1 < request.sizes["queries"] <= FEW and request.sizes["keys"] <= FEW_KEYS
+        ),
     ),
     FEW_QUERIES_ADDITIVE,
     Backend(
@@ -288,7 +271,9 @@ BACKENDS = Table(
         | frozenset({BIAS_GRADIENT, GATE, GAUSSIAN})
         | MASKED
         | BIASED,
-        wins=chunks_win,
+        wins=lambda request: (
+            request.sizes["rows"] * request.sizes["queries"] * request.sizes["keys"] * request.sizes["width"] >= LARGE
+        ),
     ),
     Backend(name="dense", attend=reference.attend, features=None),
     steps=STEPS,

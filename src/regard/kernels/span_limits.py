@@ -115,7 +115,8 @@ class SpanLimits:
         """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
         parts = [mask if mask.shape[-1] == 1 else mask[..., first:last] for mask in self.masks]
         if self.lengths is not None or self.causal is not None or self.window is not None:
-            structured = self.structured_mask(key_indices(self.keys if last is None else last, self.device, first))
+            j = torch.arange(first, self.keys if last is None else last, device=self.device)
+            structured = self.structured_mask(j)
             parts += [] if structured is None else [structured]
         return parts[0] if len(parts) == 1 else combine(parts, torch.logical_and)
 
@@ -136,7 +137,7 @@ class SpanLimits:
             return None
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
         if self.slopes:
-            j = key_indices(self.keys if last is None else last, self.device, first)
+            j = torch.arange(first, self.keys if last is None else last, device=self.device)
             for slopes, start in self.slopes:  # ALiBi's -slope · |start + i - j|, [heads n m] or [*b heads n m]
                 distance = positions(start, self.queries, j.device)[..., None] - j
                 parts.append(-slopes[:, None, None] * distance.abs())
@@ -147,7 +148,7 @@ class SpanLimits:
         parts = [gate if gate.shape[-1] == 1 else gate[..., first:last] for gate in self.gates]
         gated = [window for window in self.all_windows if window.sigma is not None]
         if gated:
-            j = key_indices(self.keys if last is None else last, self.device, first)
+            j = torch.arange(first, self.keys if last is None else last, device=self.device)
             parts += [gaussian(window, self.queries, j) for window in gated]
         return combine(parts, torch.mul)
 
@@ -224,11 +225,6 @@ def merge_batch(x: Tensor, batch: Sequence[int], tail: int = 2) -> Tensor:
     if len(batch) == 1 and x.shape == shape:
         return x
     return x.expand(shape).reshape(math.prod(batch), *shape[len(batch) :])
-
-
-def key_indices(last: int, device: torch.device, first: int = 0) -> Tensor:
-    """Return the indices of keys first … last."""
-    return torch.arange(first, last, device=device)
 
 
 def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor:

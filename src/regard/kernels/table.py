@@ -199,10 +199,15 @@ class Plan:
         return "\n".join([f"{self.name}: {needs}", *(f"  not {name}: {why}" for name, why in self.reasons.items())])
 
 
+def describe_dtype(device: str, dtype: torch.dtype) -> Request:
+    """Put a call that has one dtype, and no sizes that matter, into plain data."""
+    return Request(device, (dtype,), compiling())
+
+
 class Kinds(dict[Any, AnyRow]):
     """The rows of the kinds of requests that an operation tells apart by itself: a look in a dictionary, no more."""
 
-    def __init__(self, table: Table[AnyRow], describe: Callable[..., Request]):
+    def __init__(self, table: Table[AnyRow], describe: Callable[..., Request] = describe_dtype):
         super().__init__()
         self.table, self.describe = table, describe
 

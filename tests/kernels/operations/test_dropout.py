@@ -12,7 +12,6 @@ from regard.errors import ShapeError
 from regard.kernels import reference
 from regard.kernels.operations import dropout as cpu
 from regard.kernels.operations.dropout import (
-    describe,
     describe_residual,
     dropout,
     dropout_add,
@@ -21,7 +20,7 @@ from regard.kernels.operations.dropout import (
     residual,
     silu_dropout,
 )
-from regard.kernels.table import COMPILING, Request
+from regard.kernels.table import Request
 
 FORMS = [
     lambda x: dropout(x, 0.5),
@@ -40,9 +39,7 @@ def test_a_compiler_gets_torchs_own(form, monkeypatch):
     mask = torch.nn.functional.dropout(x, 0.5) > 0
     torch.manual_seed(1)
     assert not torch.equal(form(x) == form(torch.zeros(1000)), ~mask)
-    assert describe("cpu", x.dtype) == Request("cpu", (x.dtype,))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert describe("cpu", x.dtype).features == (COMPILING,)
     torch.manual_seed(1)
     found = form(x)
     assert torch.equal(found > 1.5, mask)

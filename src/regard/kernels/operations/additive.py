@@ -73,15 +73,10 @@ def _(grad: Tensor, query: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor
     return torch.empty_like(query), torch.empty_like(keys), torch.empty_like(vector)
 
 
-def keep_inputs(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    ctx.save_for_backward(*inputs)
-
-
-def recompute(ctx, grad):  # type: ignore[no-untyped-def]
-    return chunked_scores_backward(grad.contiguous(), *ctx.saved_tensors)
-
-
-chunked_scores.register_autograd(recompute, setup_context=keep_inputs)
+chunked_scores.register_autograd(
+    lambda ctx, grad: chunked_scores_backward(grad.contiguous(), *ctx.saved_tensors),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
 
 
 def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int, int]:

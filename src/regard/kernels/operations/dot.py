@@ -87,22 +87,16 @@ def merge_mask(limits: SpanLimits, temperature: float, dtype: torch.dtype) -> tu
         bias = bias if temperature == 1.0 else bias / temperature
         if bias.dtype != dtype:
             wider = bias.is_floating_point() and torch.promote_types(bias.dtype, dtype) == dtype
-            if not wider:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
+            if not wider:
+                # A softmax is the same without the largest bias of the keys that a query may look at, and half
+                # precision is fine around zero: a bias of -40 would be rounded to a quarter, and the weights of near
+                # keys with it. What is beyond its range stays finite: -1e9 is not nothing at all.
+                highest = bias.detach() if mask is None else bias.detach().masked_fill(~mask, float("-inf"))
                 bounds = torch.finfo(dtype)
-                bias = (bias - row_maximum(bias, mask)).clamp(bounds.min, bounds.max)
+                bias = (bias - highest.amax(-1, keepdim=True).nan_to_num()).clamp(bounds.min, bounds.max)
             bias = bias.to(dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     return mask, some
-
-
-def row_maximum(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the largest bias of each query over the keys that it may look at, without a gradient.
-
-    A softmax is the same without it, and half precision is fine around zero: a bias of -40 would be rounded to a
-    quarter, and the weights of near keys with it.
-    """
-    bias = bias.detach() if mask is None else bias.detach().masked_fill(~mask, float("-inf"))
-    return bias.amax(-1, keepdim=True).nan_to_num()
 
 
 def expand_batch(tensor: Tensor, batch: Sequence[int]) -> Tensor:
@@ -239,7 +233,7 @@ def alibi(limits: SpanLimits, temperature: float) -> Callable[..., Tensor] | Non
     if not limits.slopes:
         return None
     ((slopes, given_start),) = limits.slopes
-    start, slopes = number(given_start, limits.device), slopes / temperature
+    start, slopes = torch.as_tensor(given_start, device=limits.device), slopes / temperature
 
     def bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (start + i - j).abs()
@@ -268,8 +262,8 @@ def make_blocks(
 ) -> BlockMask:
     """Build the mask of the blocks of keys that each block of queries needs."""
     # As tensors: a number in the closure would be compiled in, and every other one would be compiled anew.
-    last = None if causal is None else number(causal, device)
-    first, radius = (None, None) if window is None else (number(window[0], device), number(window[1], device))
+    last = None if causal is None else torch.as_tensor(causal, device=device)
+    first, radius = (None, None) if window is None else [torch.as_tensor(x, device=device) for x in window]
 
     def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         inside = j >= 0
@@ -283,8 +277,3 @@ def make_blocks(
 
     rows, heads = (None, None) if lengths is None else lengths.shape
     return create_block_mask(allowed, rows, heads, queries, keys, device=device)
-
-
-def number(value: int | Tensor, device: torch.device | str) -> Tensor:
-    """Make a tensor of a whole number."""
-    return torch.as_tensor(value, device=device)

@@ -20,9 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling, describe_dtype
 
 DROPOUT = Table("dropout", Row(name="cpu", devices=("cpu",)), Row(name="torch", features=None))
+KINDS = Kinds(DROPOUT)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -62,14 +63,6 @@ def silu_dropout(x: Tensor, p: float) -> Tensor:
     return dropout(F.silu(x), p)
 
 
-def describe(device: str, dtype: torch.dtype) -> Request:
-    """Put a call into plain data."""
-    return Request(device, (dtype,), compiling())
-
-
-KINDS = Kinds(DROPOUT, describe)
-
-
 # ---- on a CPU
 
 
@@ -83,7 +76,7 @@ def draw(x: Tensor, p: float) -> tuple[Tensor, float] | None:
     booleans.
     """
     kind = x.device.type, x.dtype
-    row = DROPOUT.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
+    row = DROPOUT.choose(describe_dtype(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
     if row.name == "torch":
         return None
     seed = int(torch.empty((), dtype=torch.int64).random_())

@@ -42,10 +42,14 @@ def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
     """Compute x Wᵀ + b."""
-    packed = store.weights is not None and weight.numel() >= store.least and x.numel() * len(weight) >= WORK
-    if packed and is_packed(x, weight):
-        return linear_packed(x, weight, bias)
-    return F.linear(x, weight, bias)
+    weights = store.weights
+    if weights is None or weight.numel() < store.least or x.numel() * len(weight) < WORK or not is_packed(x, weight):
+        return F.linear(x, weight, bias)
+    key = weight.data_ptr(), weight.shape, weight.stride()
+    if key not in weights:  # the weight is kept beside its packing, so that nothing else gets its address
+        weights[key] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None), weight
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weights[key][0], bias, "none", [], "")
+    return result
 
 
 def is_packed(x: Tensor, weight: Tensor) -> bool:
@@ -93,7 +97,9 @@ def pack_weights(rows: int = FEW) -> Iterator[None]:
     For so many `rows` in all: of FEW rows the largest weights alone are worth it, of one row none. Where torch has no
     oneDNN, nothing is packed.
     """
-    if store.weights is not None or rows == 1 or not has_onednn():  # an outer block has begun already
+    onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    onednn = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if store.weights is not None or rows == 1 or not onednn:  # an outer block has begun already
         yield
         return
     store.weights, store.least = {}, LARGE if rows >= FEW else ONCE
@@ -101,22 +107,3 @@ def pack_weights(rows: int = FEW) -> Iterator[None]:
         yield
     finally:
         store.weights = None
-
-
-def has_onednn() -> bool:
-    """Return whether torch has oneDNN's product of a packed weight, and may use it."""
-    available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-    return bool(available) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def linear_packed(
-    x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
-) -> Float[Tensor, "*b d"]:
-    """Compute x Wᵀ + b with the packed W."""
-    weights = store.weights
-    assert weights is not None
-    key = weight.data_ptr(), weight.shape, weight.stride()
-    if key not in weights:  # the weight is kept beside its packing, so that nothing else gets its address
-        weights[key] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None), weight
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weights[key][0], bias, "none", [], "")
-    return result

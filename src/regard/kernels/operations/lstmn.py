@@ -148,11 +148,6 @@ def sum_values_backward(d_read: Tensor, values: Tensor, weights: Tensor) -> Tens
     return torch.ops.aten._softmax_backward_data(d_weights, weights.contiguous(), -1, weights.dtype).T
 
 
-def flatten_steps(x: Tensor) -> Tensor:
-    """Lay all steps of all sentences one below the other."""
-    return x.flatten(0, 1)
-
-
 # ---- the cell
 
 
@@ -233,15 +228,15 @@ class RunTapes(torch.autograd.Function):
             if keys is not None and t:
                 d_scores = sum_values_backward(d_read, tapes[:t], weights[t, :, :t])
                 d_queries[t] = score_keys_backward(keys[:t], queries[t], d_scores, room, d_keys[:t], d_vector)
-        before = flatten_steps(reads[..., :d])
-        d_recurrent = flatten_steps(d_gates).T @ before
+        # all steps of all sentences, one below the other
+        d_recurrent = d_gates.flatten(0, 1).T @ reads[..., :d].flatten(0, 1)
         if keys is None:
             return d_gates, d_recurrent, d_added, *(None,) * 5
         d_queries *= slope
         d_keys *= slope
-        d_summary = flatten_steps(d_queries[1:]).T @ flatten_steps(reads[:-1, :, :d])
-        d_entry = flatten_steps(d_keys).T @ flatten_steps(tapes[..., :d])
-        return d_gates, d_recurrent, d_added, d_queries, d_summary, d_entry, flatten_steps(d_keys).sum(0), d_vector * 2
+        d_summary = d_queries[1:].flatten(0, 1).T @ reads[:-1, :, :d].flatten(0, 1)
+        d_entry = d_keys.flatten(0, 1).T @ tapes[..., :d].flatten(0, 1)
+        return d_gates, d_recurrent, d_added, d_queries, d_summary, d_entry, d_keys.flatten(0, 1).sum(0), d_vector * 2
 
 
 # ---- the source
@@ -285,6 +280,6 @@ class ReadSource(torch.autograd.Function):
             d_scores = sum_values_backward(d_reads[t], values, weights[t])
             d_queries[t] = score_keys_backward(keys, queries[t], d_scores, room, d_keys, d_vector)
         d_queries *= slope
-        d_summary = flatten_steps(d_queries[1:]).T @ flatten_steps(reads[:-1, :, :d])
+        d_summary = d_queries[1:].flatten(0, 1).T @ reads[:-1, :, :d].flatten(0, 1)
         d_values = torch.bmm(weights.permute(1, 2, 0), d_reads.transpose(0, 1))
         return d_queries, (d_keys * slope).transpose(0, 1), d_values, None, d_summary, d_vector * 2

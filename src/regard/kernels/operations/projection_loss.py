@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Row, Table, describe_dtype
 from regard.machine import wide_dtype
 
 LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
@@ -29,6 +29,7 @@ PROJECTION_LOSS = Table(
     Row(name="chunked"),
     Row(name="reference", features=None),
 )
+KINDS = Kinds(PROJECTION_LOSS)  # by device and the dtype of the products
 
 
 def projection_loss(
@@ -56,7 +57,7 @@ def projection_loss(
     device, training = hidden.device.type, torch.is_grad_enabled()
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     kind = device, narrow
-    row = PROJECTION_LOSS.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
+    row = PROJECTION_LOSS.choose(describe_dtype(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
     if row.name == "reference":
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     if row.name == "triton":
@@ -71,14 +72,6 @@ def projection_loss(
         chunk = max(1, (LOGITS_CUDA if hidden.is_cuda else LOGITS) // len(weight))
     total, plain = ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training)
     return total, plain
-
-
-def describe(device: str, dtype: torch.dtype) -> Request:
-    """Put a call into plain data; `dtype` is that of the products."""
-    return Request(device, (dtype,), compiling())
-
-
-KINDS = Kinds(PROJECTION_LOSS, describe)
 
 
 # ---- in chunks

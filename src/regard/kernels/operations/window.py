@@ -148,19 +148,14 @@ def attend_in_tiles(call: Call) -> Tensor:
     # Key j of the padded keys is key j + start - radius of the call.
     before, padded = radius - window.start, tiles * TILE + 2 * radius
     after = padded - before - limits.keys  # negative: those keys are beyond every window
-    keys, values = (
-        overlapping_slices(F.pad(widen(x), (0, 0, before, after)), radius) for x in (call.keys, call.values)
+    keys, values = (  # as slices that overlap by 2·radius: [r t d TILE+2·radius]
+        F.pad(widen(x), (0, 0, before, after)).unfold(-2, TILE + 2 * radius, TILE) for x in (call.keys, call.values)
     )
     scores = matmul_wide(widen(query) * call.scale, keys)  # [r t TILE TILE+2r]
     weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
     return matmul_wide(weights, values.mT).to(call.values.dtype).flatten(-3, -2)[..., : limits.queries, :]
-
-
-def overlapping_slices(padded: Tensor, radius: int) -> Tensor:
-    """View [r m d] as slices that overlap by 2·radius: [r t d TILE+2·radius]."""
-    return padded.unfold(-2, TILE + 2 * radius, TILE)
 
 
 def tile_mask(limits: SpanLimits, window: Window, tiles: int) -> Tensor:

@@ -38,9 +38,10 @@ def operation(
     shapes: tuple[Callable[..., Any], Callable[..., Any]],
     keep: Callable[..., None],
     gradients: Callable[..., tuple[Tensor | None, ...]],
-) -> tuple[Any, type[torch.autograd.Function]]:
-    """Return `compute` with its gradients as an operator for torch.compile, and as a function for eager calls.
+) -> tuple[Any, Callable[..., tuple[Tensor, ...]]]:
+    """Return `compute` with its gradients: an operator, and a function that takes it where torch.compile traces.
 
+    Elsewhere the function saves the ceremony of the operator; its last input says whether there is to be a gradient.
     `shapes` return empty tensors in place of what the two functions compute; `keep(ctx, inputs, output)` saves what
     backward needs; `gradients(ctx, grad, backward)` returns the gradients of all inputs.
     """
@@ -51,7 +52,14 @@ def operation(
     forward.register_fake(shapes[0])
     backward.register_fake(shapes[1])
     forward.register_autograd(lambda ctx, grad, *unused: gradients(ctx, grad, backward), setup_context=keep)
-    return forward, eager_function(compute, keep, partial(gradients, backward=compute_backward))
+    eager = eager_function(compute, keep, partial(gradients, backward=compute_backward))
+
+    def serve(*inputs: Any) -> tuple[Tensor, ...]:
+        call = forward if torch.compiler.is_compiling() else eager.apply if inputs[-1] else compute
+        made: tuple[Tensor, ...] = call(*inputs)
+        return made
+
+    return forward, serve
 
 
 def eager_function(

@@ -6,7 +6,6 @@ of their own; they stand in memory in float32, [*b n m], once for the backward p
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · h hidden · dv value width
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -26,11 +25,6 @@ def attend(call: Call) -> Tensor:
     vector = call.vector if call.vector.ndim == 2 else call.vector[None]
     inputs = (call.query, call.keys, call.values, call.vector)
     save = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    serve: Callable[..., tuple[Tensor, ...]] = compute
-    if torch.compiler.is_compiling():
-        serve = additive
-    elif save:
-        serve = Eager.apply
     tensors = (merge_batch(x, batch) for x in inputs[:3])
     context = serve(*tensors, vector, *limit_arguments(call, batch), call.temperature, save)[0]
     return context.reshape(*batch, *context.shape[-2:])
@@ -161,4 +155,4 @@ def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     return *grads, *(None,) * 9
 
 
-additive, Eager = operation("additive_attention", compute, compute_backward, (shapes, gradient_shapes), keep, gradients)
+additive, serve = operation("additive_attention", compute, compute_backward, (shapes, gradient_shapes), keep, gradients)

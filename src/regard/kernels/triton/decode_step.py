@@ -54,16 +54,11 @@ def attend(call: Call) -> Tensor:
         else:
             # A tensor core's product has at least 16 rows, whatever n is.
             options |= {"QUERIES": 16, "EXACT": query.dtype == torch.float32}
-            options |= {"WIDTH": tile(d), "VALUES": tile(dv)}
+            options |= {"WIDTH": max(16, triton.next_power_of_2(d)), "VALUES": max(16, triton.next_power_of_2(dv))}
             some_kernel[(first * second,)](*tensors, *sizes, **options, num_warps=2)
     elif out.numel():
         out.zero_()
     return out.reshape(*batch, n, dv)
-
-
-def tile(width: int) -> int:
-    """Round a vector's width up to what a tensor core's product takes."""
-    return max(16, int(triton.next_power_of_2(width)))
 
 
 def with_unit_stride(x: Tensor) -> Tensor:

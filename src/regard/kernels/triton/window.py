@@ -6,7 +6,6 @@ that owns the key and asks which queries reach it, in a fixed order: the same bi
 """
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · d width · dv value width
-from collections.abc import Callable
 from typing import no_type_check
 
 import torch
@@ -33,11 +32,6 @@ def attend(call: Call) -> Tensor:
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
-    serve: Callable[..., tuple[Tensor, ...]] = compute
-    if torch.compiler.is_compiling():
-        serve = predicted
-    elif save:
-        serve = Eager.apply
     context = serve(
         *(merge_batch(x, batch) for x in (call.query, call.keys, call.values)),
         merge_batch(window.centre.float().expand(*batch, limits.queries), batch, 1),
@@ -188,7 +182,7 @@ def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     return *grads, *(None,) * 7
 
 
-predicted, Eager = operation("predicted_window", compute, compute_backward, (shapes, gradient_shapes), keep, gradients)
+predicted, serve = operation("predicted_window", compute, compute_backward, (shapes, gradient_shapes), keep, gradients)
 
 
 # ---- kernels
