@@ -84,7 +84,8 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     if not pairs or metric is None or metric == "loss":
         return None
     tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
-    copies = [target.normalise(without_tag(source, tags)) for source, _ in pairs]
+    tagged = ((source, *source.partition(" ")) for source, _ in pairs)
+    copies = [target.normalise(rest if first in tags else source) for source, first, _, rest in tagged]
     queries = [prepared.valid.pair(i)[0] for i in range(rows)]
     most = min(len(prepared.train), NEIGHBOURS, max(1, WORK // rows))
     places = np.linspace(0, len(prepared.train) - 1, most).astype(np.int64)
@@ -93,12 +94,6 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     outputs = {"a copy of the source": copies, "the target of the nearest training source": answers}
     scores = {name: measure(metric, texts, references).score().value for name, texts in outputs.items()}
     return Baselines(metric, rows, scores)
-
-
-def without_tag(source: str, tags: set[str]) -> str:
-    """Return a source without the tag that the corpus puts before it."""
-    first, _, rest = source.partition(" ")
-    return rest if first in tags else source
 
 
 def measure_label_baselines(task: "RunTask") -> Baselines:

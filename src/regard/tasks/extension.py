@@ -60,18 +60,17 @@ def extend_rows(
     about as it did them. (Hewitt 2021, "Initializing new word embeddings for pretrained language models", begins with
     the mean of all rows.) All other rows stay as they are, to the last bit.
     """
-    return {name: extend_table(tensor, tables[name]) if name in tables else tensor for name, tensor in weights.items()}
-
-
-def extend_table(table: Tensor, side: vocabulary_extension.ExtendedSide) -> Tensor:
-    """Return a table [v …] with the rows of new pieces, [w …]: a matrix, or a bias."""
-    new = table.new_empty(side.after.size, *table.shape[1:])
-    new[: len(table)] = table
-    for i, pieces in side.pieces.items():
-        new[i] = table[torch.tensor(pieces)].double().mean(0)
-    if side.fillers:
-        new[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
-    return new
+    extended = dict(weights)
+    for name in weights.keys() & tables.keys():
+        table, side = weights[name], tables[name]  # a matrix [v …], or a bias
+        longer = table.new_empty(side.after.size, *table.shape[1:])
+        longer[: len(table)] = table
+        for i, pieces in side.pieces.items():
+            longer[i] = table[torch.tensor(pieces)].double().mean(0)
+        if side.fillers:
+            longer[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
+        extended[name] = longer
+    return extended
 
 
 def find_tables(

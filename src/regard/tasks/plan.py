@@ -431,12 +431,8 @@ def training_defaults(
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
     """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
-    return settings.suggest(data={"flip": can_mirror(texts)}) if texts else settings
-
-
-def can_mirror(texts: Sequence[str]) -> bool:
-    """Return whether these captions are also true of the mirrored picture."""
-    return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
+    sided = sum(SIDES.search(text) is not None for text in texts)
+    return settings.suggest(data={"flip": sided <= NAMED * len(texts)}) if texts else settings
 
 
 def describe_choice(settings: Settings) -> str:
