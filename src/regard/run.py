@@ -337,7 +337,6 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
         raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
     # An objective may have parameters of its own, which only training needs.
     weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
-
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
     objective = tasks.check_sizes(

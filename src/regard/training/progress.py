@@ -37,10 +37,6 @@ class Sample(NamedTuple):
     output: str
     label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
 
-    def map(self, change: Callable[[str], str]) -> "Sample":
-        """Return the sample with each of its texts changed."""
-        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
-
     def record(self) -> dict[str, Any]:
         """Return the sample as records hold it."""
         texts = {"source": self.source, "reference": self.reference, "output": self.output}
