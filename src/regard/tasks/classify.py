@@ -258,11 +258,10 @@ class Classify(RunTask):
             forcing.check_length(row, "text")
             sides = forcing.document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
-        likely = batches.label_log_probs(run.model, source)[0].exp().tolist()
-        labels = dict(zip(run.labels, likely, strict=True))
-        label = target if target is not None else max(labels, key=lambda name: labels[name])
+        likely = likeliest_label(run.labels, batches.label_log_probs(run.model, source)[0])
+        label = likely.label if target is None else target
         title = document_texts.without_breaks(str(item)) if pixels is None else forcing.name_item(item)
-        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        return ForcedExample(source, sides, title, label, None, run.labels.index(label), likely.probabilities, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]

@@ -66,7 +66,7 @@ def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
     What is frozen already gets none. Return the number of weights that are left to train.
     """
     generator = torch.Generator().manual_seed(seed)
-    found: list[nn.Module] = []
+    found: list[nn.Module | None] = []
     for module in model.modules():
         if isinstance(module, Heads):
             found += [module.projection, module.query, module.key, module.value, module.output]

@@ -141,7 +141,8 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples, self._wrapped = [Sample(*map(legible, each[:3]), each.label) for each in samples], None
+        texts = ((*map(legible, each[:3]), each.label) for each in samples)
+        self._samples, self._wrapped = [Sample._make(each) for each in texts], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:
