@@ -58,7 +58,7 @@ from regard.attention import (
 )
 from regard.errors import RegardError
 from regard.inspection import ModelGraph, dependency_trees, exhibit_of, heatmap, model_graph, save
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import merge
 from regard.inspection.draw.picture import draw_dependencies
 from regard.models import build, read_model_config
 from regard.run import load

@@ -240,7 +240,13 @@ OTHERS = [
         "alignment/extraction.py",
         "pieces.clamp(min=1)",
         "pieces.clamp(max=1)",
-        "inspection/collect/test_sides.py",
+        "inspection/collect/test_exhibit.py",
+    ),
+    Fault(
+        "inspection/collect/walk.py",
+        "z * h + (1 - z) * proposed",
+        "(1 - z) * h + z * proposed",
+        "inspection/collect/test_walk.py",
     ),
     Fault(
         "tasks/classify.py",

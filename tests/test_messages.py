@@ -5,7 +5,7 @@ import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.messages import CUT, likely_meaning, show_name, show_value, suggestion, visible
+from regard.messages import CUT, did_you_mean, nearest_word, no_such, show_name, show_value, suggestion, visible
 
 TABLES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates() | st.binary(),
@@ -43,4 +43,8 @@ def test_a_wrong_word_gets_the_one_that_was_meant():
     assert suggestion("transfomer", names) == "; did you mean 'transformer'?"
     assert suggestion("xyz", names) == "; expected one of transformer, rnnsearch, luong"
     assert suggestion("xyz", map(str, range(31))) == ""
-    assert likely_meaning("xyz", names) == ""
+    assert did_you_mean("xyz", names) == ""
+    assert did_you_mean("--stesp", ["--steps"], quoted=False) == "; did you mean --steps?"
+    assert [nearest_word(name, names) for name in ("luogn", "xyz", None, 3)] == ["luong", None, None, None]
+    assert no_such("kind", "luogn", names) == "\"luogn\" given, no such kind; did you mean 'luong'?"
+    assert no_such("kind", 3, names[:2]) == "3 given, no such kind; expected one of transformer, rnnsearch"

@@ -185,11 +185,11 @@ def test_a_row_may_have_the_old_names_of_its_fields_with_one_warning():
     class Row(Kind):
         """A row of a class of its own, of which nobody was warned yet."""
 
-    with pytest.warns(DeprecationWarning, match=r"Row\.\w+ is now Row\.\w+") as warned:
+    with pytest.warns(DeprecationWarning, match=r"Row\.\w+ is now called") as warned:
         rows = [Row(**made, what="a kind", file="a.B"), Row(**made, what="another", file="a.C")]
     assert [(row.what, row.file) for row in rows] == [("a kind", "a.B"), ("another", "a.C")]
     messages = sorted(str(each.message) for each in warned)
-    assert messages == ["Row.file is now Row.model_class", "Row.what is now Row.summary"]
+    assert messages == ["Row.file is now called model_class", "Row.what is now called summary"]
     assert {each.filename for each in warned} == {__file__}
     assert rows[0] == Row(**made, summary="a kind", model_class="a.B")
     assert replace(rows[0], summary="new").what == "new"

@@ -20,12 +20,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.errors import ConfigError
 from regard.io import reading
-from regard.messages import likely_meaning, show_name, show_value, suggestion, visible
+from regard.messages import did_you_mean, show_name, show_value, suggestion, visible
 
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 
 T = TypeVar("T")
-LONGEST = 4096  # characters of a text: a path has no more
+MAX_CHARACTERS = 4096  # characters of a text: a path has no more
 
 
 def option(
@@ -94,7 +94,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
         if isinstance(value, str) and value in more:
             return value
         arguments += more
-        guess = likely_meaning(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
+        guess = did_you_mean(value, [each for each in arguments if isinstance(each, str)])
         raise wrong_value(path, value, f"{choices(arguments)}{guess}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -155,8 +155,9 @@ def check_text(text: str, path: str) -> None:
     """Refuse a text that is empty, too long, or cannot be a file, a name or a word."""
     if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to use its default')
-    if len(text) > LONGEST:
-        raise ConfigError(path, f"{show_value(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
+    if len(text) > MAX_CHARACTERS:
+        count = f"{len(text):,} characters, expected at most {MAX_CHARACTERS:,}"
+        raise ConfigError(path, f"{show_value(text)} given, {count}")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
         raise wrong_value(path, text, "UTF-8 text without NUL")
 

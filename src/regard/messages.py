@@ -3,29 +3,39 @@
 import datetime
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["likely_meaning", "show_name", "show_value", "suggestion", "visible"]
+__all__ = ["did_you_mean", "nearest_word", "no_such", "show_name", "show_value", "suggestion", "visible"]
 
 CUT = 80  # characters of a value in a message
 DEEP = 3  # tables and lists within each other that a message shows
 
 
-def suggestion(name: str, names: Iterable[str]) -> str:
+def nearest_word(name: object, names: Iterable[str]) -> str | None:
+    """Find the word that was meant by a wrong one; None where none is near, or what is given is no word."""
+    if not isinstance(name, str):
+        return None
+    close = difflib.get_close_matches(name[:CUT], list(names), n=1, cutoff=0.65)  # a page of text is no misspelt word
+    return close[0] if close else None
+
+
+def did_you_mean(name: object, names: Iterable[str], *, quoted: bool = True) -> str:
+    """Suggest a correction of a wrong word, to append to a message; an empty text if there is none."""
+    near = nearest_word(name, names)
+    return "" if near is None else f"; did you mean {repr(near) if quoted else near}?"
+
+
+def suggestion(name: object, names: Iterable[str]) -> str:
     """Suggest a correction of a wrong word, to append to a message; otherwise list all words, if they are few."""
     names = list(names)
-    if guess := likely_meaning(name, names):
-        return guess
-    return f"; expected one of {', '.join(names)}" if 0 < len(names) <= 30 else ""
+    listed = f"; expected one of {', '.join(names)}" if 0 < len(names) <= 30 else ""
+    return did_you_mean(name, names) or listed
 
 
-def likely_meaning(name: str, names: Sequence[str]) -> str:
-    """Suggest a correction of a wrong word, to append to a message; an empty text if there is none."""
-    close = difflib.get_close_matches(
-        name[:CUT], names, n=1, cutoff=0.65
-    )  # a page of text is no word that was misspelt
-    return f"; did you mean {close[0]!r}?" if close else ""
+def no_such(what: str, name: object, names: Iterable[str]) -> str:
+    """Say that there is no row of this name in a table, and suggest one."""
+    return f"{show_value(name)} given, no such {what}{suggestion(name, names)}"
 
 
 def show_value(value: Any) -> str:

@@ -24,13 +24,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.errors import ArgumentError, CommandError
+from regard.errors import ArgumentError, CommandError, MissingExtraError
 
 __all__ = [
     "Table",
     "added",
     "check_loaded",
     "home",
+    "import_extra",
     "is_own",
     "load",
     "load_environment",
@@ -90,20 +91,33 @@ def resolve(value: Any) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
-    """Let a row's fields go by their old names too, as arguments and as attributes: with one DeprecationWarning each.
+def import_extra(module: str, extra: str) -> Any:
+    """Import a module of an optional package, or raise an error that names the extra to install."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != package:  # it is there, and lacks something itself
+            raise
+        raise MissingExtraError(package, extra) from None
 
-    @renamed_fields(what="summary")
+
+def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
+    """Let a row's fields go by their old names too, as arguments and as attributes, with one DeprecationWarning each.
+
+    @renamed_fields(like="same_models_as", alone="not has_source")
     @dataclass(frozen=True)
-    class Kind: …
+    class TaskRow: …
     """
     warned: set[str] = set()
 
     def warn(cls: type, old: str) -> None:
         if old not in warned:
             warned.add(old)
-            message = f"{cls.__name__}.{old} is now {cls.__name__}.{names[old]}"
-            warnings.warn(message, DeprecationWarning, stacklevel=3)
+            warnings.warn(f"{cls.__name__}.{old} is now called {names[old]}", DeprecationWarning, stacklevel=3)
+
+    def translate(old: str, value: Any) -> Any:
+        return not value if names[old].startswith("not ") else value
 
     def decorate(cls: type[Row]) -> type[Row]:
         made: Callable[..., None] = cls.__init__
@@ -112,13 +126,13 @@ def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
         def init(self: Row, *values: Any, **fields: Any) -> None:
             for old in names.keys() & fields.keys():
                 warn(cls, old)
-                fields[names[old]] = fields.pop(old)
+                fields[names[old].removeprefix("not ")] = translate(old, fields.pop(old))
             made(self, *values, **fields)
 
         def read(old: str) -> property:
             def value(self: Row) -> Any:
                 warn(cls, old)
-                return getattr(self, names[old])
+                return translate(old, getattr(self, names[old].removeprefix("not ")))
 
             return property(value)
 

@@ -11,7 +11,7 @@ from regard.models import Tapes
 from regard_bench.measure import Result, Timing, agree, compare_times, time_interleaved
 
 ROWS, STEPS, WIDTH = 64, 50, 256
-MOST = 3.0
+MAX_RATIO = 3.0
 REPEATS = 10  # one step is too short to be timed alone
 
 
@@ -90,4 +90,4 @@ def repeat_call(call: Callable[[], object]) -> Callable[[], None]:
 def compare_layers(what: str, timings: list[Timing], times: int = 1) -> Result:
     """One line, from the timings of both, so many times over."""
     each = [Timing(one.median / times, one.low / times, one.high / times) for one in timings]
-    return compare_times(what, ("LSTMN", "nn.LSTMCell"), each, f"at most {MOST:g} × its time", most=MOST)
+    return compare_times(what, ("LSTMN", "nn.LSTMCell"), each, f"at most {MAX_RATIO:g} × its time", most=MAX_RATIO)

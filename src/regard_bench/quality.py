@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]  # of a clone
 RUNS = Path("runs/quality")
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
-LONGEST = 100  # actions of SCAN are up to six times as many as the words of the command
+MAX_ACTIONS = 100  # actions of SCAN are up to six times as many as the words of the command
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Line:
 
 FLICKR = ("multi30k/test_2016_flickr.en.gz", "multi30k/test_2016_flickr.de.gz")
 LENGTH = ('data.corpora=[{file="data/scan/length.train.tsv"}]',)
-MULTI30K, SEARCH = "Multi30k en-de, test 2016", (("longest", LONGEST),)
+MULTI30K, SEARCH = "Multi30k en-de, test 2016", (("longest", MAX_ACTIONS),)
 TINY, TEXT_RNN = "41.0 (fairseq's Transformer-tiny, tokenised text)", "38.1 (text-only RNN, tokenised text)"
 BILSTM = "5.45 / 23.55 (bidirectional LSTM that reads alignments, Yao and Zweig 2015)"
 SHARED = "97.43 (the shared task's baseline); 97.98 (its best submission, rescored on the same items)"

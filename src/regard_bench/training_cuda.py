@@ -40,9 +40,9 @@ from regard_bench.training_peers import (
 BASE = Sizes(vocabulary=16_000, size=512, heads=8, layers=6, hidden=2048)
 BUDGET = 28_672  # rows × longest, of which about 25,000 are real target tokens
 PAIRS = 6_000
-MEANS, LONGEST = (24.0, 24.0), 100
+MEANS, MAX_WORDS = (24.0, 24.0), 100
 RATE = 3e-4
-WARM, MOST = 1, 3  # rounds of a peer that are not counted, and that are
+WARM, MAX_ROUNDS = 1, 3  # rounds of a peer that are not counted, and that are
 LIMIT = 40.0  # seconds that a compiled peer may take, compiling included
 GOAL = 1_000_000  # target tokens per second
 RNN_GOAL = 1_500_000
@@ -106,7 +106,7 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     if not torch.cuda.is_available():
         raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
-    pairs = make_pairs(PAIRS, sizes.vocabulary, seed, MEANS, LONGEST)
+    pairs = make_pairs(PAIRS, sizes.vocabulary, seed, MEANS, MAX_WORDS)
     products, copies = ceilings()
     same_loss(pairs, sizes)
     what = f"Transformer, {sizes.layers}+{sizes.layers} layers, width {sizes.size}, {sizes.vocabulary} pieces, bf16"
@@ -194,7 +194,7 @@ def peer_rate(
     optimiser = torch.optim.AdamW(learner.parameters(), lr=RATE, fused=True)
     inputs = [learner.prepare(batch.to("cuda")) for batch in batches]
     rates, losses = [], []
-    for number in range(WARM + min(MOST, rounds)):
+    for number in range(WARM + min(MAX_ROUNDS, rounds)):
         torch.cuda.synchronize()
         began, summed = time.perf_counter(), torch.zeros((), device="cuda")
         for each in inputs:

@@ -37,7 +37,7 @@ MEANS = (14.6, 15.4)  # pieces of source and target
 SPREAD = 0.36  # of the logarithm of a length
 SHARED = 0.8  # the correlation of the two
 FIRST = UNKNOWN + 1  # of the words
-SHORTEST, LONGEST = 4, 60
+MIN_WORDS, MAX_WORDS = 4, 60
 
 
 @dataclass(frozen=True)
@@ -303,14 +303,14 @@ class JoeyRNN(JoeyLearner):
 
 
 def make_pairs(
-    count: int, vocabulary: int, seed: int = 0, means: tuple[float, float] = MEANS, longest: int = LONGEST
+    count: int, vocabulary: int, seed: int = 0, means: tuple[float, float] = MEANS, longest: int = MAX_WORDS
 ) -> list[Pair]:
     """Encoded pairs, without start and end."""
     random = np.random.default_rng(seed)
     common, own = random.standard_normal((count, 1)), random.standard_normal((count, 2))
     logs = math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own
     lengths = np.array(means) * np.exp(SPREAD * logs - SPREAD**2 / 2)
-    lengths = lengths.round().astype(np.int64).clip(SHORTEST, longest)
+    lengths = lengths.round().astype(np.int64).clip(MIN_WORDS, longest)
     words = vocabulary - FIRST
     frequency = 1 / np.arange(1, words + 1)
     renumbered = random.permutation(words)

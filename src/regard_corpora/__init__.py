@@ -3,7 +3,7 @@
 They fill the table of corpora as a plugin's do; `regard.data.generate` generates from each.
 
 The phrasebook: `find_example`, `RELATIONS`, `name_relations`. Scenes: `Pictured`. The demonstration: `demonstrate`,
-`remove_earlier`, `STEPS`; three models side by side: `compare`, `MODELS`, `BINS`, `LONGEST`.
+`remove_earlier`, `STEPS`; three models side by side: `compare`, `MODELS`, `BINS`, `MAX_WORDS`.
 """
 
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ from regard.plugins import register
 from regard_corpora import sequences
 
 if TYPE_CHECKING:
-    from regard_corpora.demo import BINS, LONGEST, MODELS, STEPS, compare, demonstrate, remove_earlier
+    from regard_corpora.demo import BINS, MAX_WORDS, MODELS, STEPS, compare, demonstrate, remove_earlier
     from regard_corpora.phrasebook import find_example
     from regard_corpora.phrasebook.analysis import RELATIONS, name_relations
     from regard_corpora.scenes import Pictured
 
 __all__ = [
     "BINS",
-    "LONGEST",
+    "MAX_WORDS",
     "MODELS",
     "Pictured",
     "RELATIONS",

@@ -36,7 +36,7 @@ MODELS = {
 BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # source words
 LINEAGE_TEST = 1500
 LINEAGE_STEPS = {"rnn": 1600, "rnnsearch": 1200, "transformer": 1100}  # about the same time each
-LONGEST = 18  # words of a sentence
+MAX_WORDS = 18  # words of a sentence
 COLOURS = ("#a63c00", "#0b5fa5", "#0b6b4f")
 MARKS = ("s", "o", "^")
 
@@ -144,7 +144,7 @@ class Lineage:
 def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
     """The configuration of one of them: the demonstration's, with longer sentences."""
     table = settings(steps, seed)
-    table["data"] |= {"builtin_edition": 1, "builtin_options": [f"longest={LONGEST}"]}
+    table["data"] |= {"builtin_edition": 1, "builtin_options": [f"longest={MAX_WORDS}"]}
     table["model"] = {"kind": kind, "preset": "tiny", "dropout": 0.0}
     table["training"] |= {"batch_tokens": 1024, "validate_every": max(1, steps // 2), "validate_rows": 50}
     return table
@@ -153,7 +153,7 @@ def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
 def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Lineage:
     """Train the three, and count."""
     tests = list(
-        generate("phrasebook", LINEAGE_TEST, split="test", pair="en-de", seed=seed, edition=1, longest=LONGEST)
+        generate("phrasebook", LINEAGE_TEST, split="test", pair="en-de", seed=seed, edition=1, longest=MAX_WORDS)
     )
     right, seconds = {}, {}
     for kind in MODELS:

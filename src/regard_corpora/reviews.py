@@ -32,7 +32,7 @@ __all__ = ["LABELS", "Options", "draw", "every"]
 
 T = TypeVar("T")
 LABELS = ("negative", "positive")
-MOST = 3  # sentences that decide
+MAX_SENTENCES = 3  # sentences that decide
 OWN = re.compile(r"\[(.*?)\] ?")
 FRAGMENT = re.compile(r"(not|an?|what an?|such an?) |(?!.* (is|was|are|were|be|been|\w+ed|should) )")
 SPACES = re.compile(r"  +")
@@ -52,8 +52,8 @@ class Options:
     edition: int = 2
 
     def __post_init__(self) -> None:
-        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
-        builtin.check_whole("longest", self.longest, self.shortest, builtin.LONGEST)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.MAX_WORDS)
+        builtin.check_whole("longest", self.longest, self.shortest, builtin.MAX_WORDS)
         builtin.check_whole("denied", self.denied, 0, 100)
 
 
@@ -138,7 +138,7 @@ class Drawer:
         """Draw a review: sentences with stars after the informative words, and the number of the label."""
         label, size = self.below(2), shortest + self.below(longest - shortest + 1)
         topic = self.choose(self.lexicon.topics)
-        sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MOST, size)))]
+        sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MAX_SENTENCES, size)))]
         asides = list[str]()
         while len(sentences) < size:
             if self.chance(0.4):  # praise and blame that do not count

@@ -29,8 +29,8 @@ class Options:
     symbols: int = 26
 
     def __post_init__(self) -> None:
-        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
-        builtin.check_whole("longest", self.longest, self.shortest, builtin.LONGEST)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.MAX_WORDS)
+        builtin.check_whole("longest", self.longest, self.shortest, builtin.MAX_WORDS)
         builtin.check_whole("symbols", self.symbols, 1, SYMBOLS)
 
 

@@ -18,7 +18,7 @@ from regard import plugins
 from regard.door import door
 from regard.errors import CommandError
 from regard.machine import auto_device
-from regard.messages import likely_meaning
+from regard.messages import did_you_mean
 
 if TYPE_CHECKING:
     from regard_studies.page import Page, Part, Plot, Table, Verdict, signed, signed_training, write_index
@@ -154,8 +154,7 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | Non
     Without a setting a study that measures without training, too, does only that.
     """
     if name not in STUDIES:
-        guess = likely_meaning(name, list(STUDIES))
-        raise CommandError(f"there is no study {name!r}{guess} (there are {', '.join(STUDIES)})")
+        raise CommandError(f"there is no study {name!r}{did_you_mean(name, STUDIES)} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
     if study.trained:
         page: Page = plugins.resolve(study.run)(setting or Setting(seeds=(seed,), quick=quick))

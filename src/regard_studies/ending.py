@@ -28,7 +28,7 @@ from regard_studies.systems import TrainedSystem, group_by_name, train_all, trai
 LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
 COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
 Truth = Mapping[str, Float[np.ndarray, " t"]]
-SHORTEST, LONGEST = 3, 12  # words of a sequence, every length equally likely
+MIN_WORDS, MAX_WORDS = 3, 12  # words of a sequence, every length equally likely
 CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}
 STOPS = {"symbols": None, "phrasebook": "."}  # what ends a text: nothing but its end, or a word
 POSITIONS = ("sinusoidal", "rotary", "none")
@@ -153,7 +153,7 @@ def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, name
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
     """Build a configuration for each corpus and position encoding; those of a corpus differ in nothing else."""
-    sequence = [f"shortest={SHORTEST}", f"longest={LONGEST}", "symbols=30"]
+    sequence = [f"shortest={MIN_WORDS}", f"longest={MAX_WORDS}", "symbols=30"]
     data = {
         "symbols": {"builtin": "copy", "count": 60_000, "builtin_options": sequence},
         "phrasebook": {"builtin": "phrasebook", "builtin_edition": EDITION, "count": 20_000 if quick else 60_000},
@@ -179,7 +179,7 @@ def tests(corpus: str, quick: bool) -> list[str]:
     """Return texts that no system was trained on."""
     count = 500 if quick else 2000
     if corpus == "symbols":
-        options: dict[str, Any] = {"shortest": SHORTEST, "longest": LONGEST, "symbols": 30}
+        options: dict[str, Any] = {"shortest": MIN_WORDS, "longest": MAX_WORDS, "symbols": 30}
         return [each.target for each in generate("copy", count, split="test", seed=0, **options)]
     sentences = (each.target for each in generate("phrasebook", count, split="test", seed=0, edition=EDITION))
     return [text.removesuffix(" .") for text in sentences if text.endswith(" .")]
@@ -214,7 +214,7 @@ def run(setting: Setting) -> Page:
             "Language models of the encoder's blocks under a causal mask, two layers in a first look and three else, "
             "that differ in positions alone. The probability of the end after each word of "
             f"{', '.join(f'{len(each):,} {CORPORA[corpus]}' for corpus, each in texts.items())}, teacher forced.",
-            f"Sequences of symbols have {SHORTEST} to {LONGEST}, every length equally likely, and their symbols say "
+            f"Sequences of symbols have {MIN_WORDS} to {MAX_WORDS}, every length equally likely, and their symbols say "
             "nothing of it: after t of them the end has come for one in so many as could still come. Of sentences it "
             "is the full stop that is asked for, behind which the end is certain, and the true share is counted in the "
             "test; questions are left out.",
@@ -239,8 +239,8 @@ def run(setting: Setting) -> Page:
 def even_hazard(size: int) -> Float[np.ndarray, " t"]:
     """Compute the true probability of the end for symbols, whose lengths are equally likely."""
     share = np.zeros(size)
-    for place in range(SHORTEST, min(size, LONGEST + 1)):
-        share[place] = 1 / (LONGEST - place + 1)
+    for place in range(MIN_WORDS, min(size, MAX_WORDS + 1)):
+        share[place] = 1 / (MAX_WORDS - place + 1)
     return share
 
 
@@ -251,7 +251,7 @@ def verdicts(
     own = {name: wasted(each.anywhere, truth["symbols"]) for name, each in figures["symbols"].items()}
     evidence = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
     rising = {
-        name: np.diff(each.anywhere[SHORTEST : LONGEST + 1]) for name, each in figures["symbols"].items()
+        name: np.diff(each.anywhere[MIN_WORDS : MAX_WORDS + 1]) for name, each in figures["symbols"].items()
     }  # of symbols it grows at every place
     with_positions = [name for name in own if name != "none"]
     worse = {
@@ -263,8 +263,8 @@ def verdicts(
             "with positions the end grows likelier with every word",
             all((rising[name] > 0).all() for name in with_positions),
             "; ".join(
-                f"{LABELS[name]} from {show(100 * figures['symbols'][name].anywhere[SHORTEST], '.1f')} % after "
-                f"{SHORTEST} to {show(100 * figures['symbols'][name].anywhere[LONGEST], '.1f')} % after {LONGEST}"
+                f"{LABELS[name]} from {show(100 * figures['symbols'][name].anywhere[MIN_WORDS], '.1f')} % after "
+                f"{MIN_WORDS} to {show(100 * figures['symbols'][name].anywhere[MAX_WORDS], '.1f')} % after {MAX_WORDS}"
                 for name in with_positions
             ),
         ),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from regard.evaluation import text_scores
 from regard.inspection import Cell, plot
-from regard_corpora import BINS, LONGEST
+from regard_corpora import BINS, MAX_WORDS
 from regard_studies import Setting
 from regard_studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
@@ -103,7 +103,7 @@ def bleu_table(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Ta
 
 def span(limits: tuple[int, int]) -> str:
     low, high = limits
-    return f"{low}–{LONGEST if limits == BINS[-1] else high}"
+    return f"{low}–{MAX_WORDS if limits == BINS[-1] else high}"
 
 
 def length_plot(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
@@ -150,7 +150,7 @@ def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
     """Return the corpus to train on and translate, and how its sentences are grouped."""
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
-        return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
+        return phrasebook(*counts, longest=MAX_WORDS), Lengths(BINS, len(BINS))
     pairs = europarl(setting)
     sources, references = paragraphs(setting)
     tables = {**pairs.tables, "data": {**pairs.tables["data"], "longest": PIECES}}
@@ -173,8 +173,9 @@ def run(setting: Setting) -> Page:
         claim="Translation by a fixed context gets worse as sentences grow longer, and with attention it does not.",
         source="Cho et al. 2014, section 5 (arXiv:1409.1259); Bahdanau et al. 2015, figure 2 (arXiv:1409.0473)",
         measured=[
-            f"{pairs.name}: {len(pairs.sources):,} unseen texts of up to {lengths.limits[-1][1] if real else LONGEST} "
-            "words, translated greedily: BLEU by the number of their words, and how many are exactly right. Six "
+            f"{pairs.name}: {len(pairs.sources):,} unseen texts of up to "
+            f"{lengths.limits[-1][1] if real else MAX_WORDS} words, translated greedily: BLEU by the number of their "
+            "words, and how many are exactly right. Six "
             f"systems with the same number of batches ({updates:,}), the same widths and rates."
             + f" Trained on sentences of at most {PIECES} pieces, about sixty words; longer ones are whole paragraphs."
             * real,

@@ -83,7 +83,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     for part in extraction.watch_batches(model, tokenizers, pairs):
         tables = {
-            side: arrays([groups[side][number] for number in part.pairs], size_of(part, side))
+            side: arrays([groups[side][number] for number in part.pairs], part.size(side))
             for side in dependency_links.SIDES
         }
         for view in part.looks:
@@ -94,10 +94,6 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
                 key = view, number
                 heads[side][key] = heads[side].get(key, torch.zeros(len(GROUPS))) + right
     return {side: count_right(groups[side], heads[side]) for side in dependency_links.SIDES}
-
-
-def size_of(part: extraction.WatchedBatch, side: str) -> int:
-    return part.target_words if side == "decoder" else part.source_words
 
 
 def arrays(
@@ -117,10 +113,7 @@ def right_of(
     part: extraction.WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
     """Count the words of each group that each head of an attention gets right."""
-    weights = part.weights(view)
-    rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
-    size = size_of(part, side)
-    links = extraction.pick_links(extraction.merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
+    links = part.own_links(view, side)
     index = at.to(links.device)[:, None, :, None].expand(*links.shape[:3], 1)
     right = links.gather(-1, index)[..., 0].float()
     return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()

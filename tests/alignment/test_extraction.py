@@ -28,7 +28,7 @@ from regard.alignment.extraction import (
 from regard.alignment.symmetrisation import symmetrise
 from regard.data import Tokenizers, train
 from regard.errors import ArgumentError, DataError
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import merge
 from regard.run import load
 
 WORDS = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=6)

@@ -11,7 +11,7 @@ from regard.attention import Heads
 from regard.attention.cache import MOST_ROWS, SharedBeamCache
 from regard.attention.positions import Rotary
 from regard.attention.span import Alibi
-from regard.attention.state import spread_cache
+from regard.attention.state import repeat_cache_rows
 from regard.errors import ArgumentError, ShapeError
 
 SIZE, WIDTH = 9, 8
@@ -65,7 +65,7 @@ def test_when_rows_cannot_share():
     on_a_gpu.spare = None
     assert SharedBeamCache.from_cache(on_a_gpu, 2) is None
     heads.register_forward_hook(lambda *_: None)
-    assert not isinstance(spread_cache(begun(heads, 2, 1), 2), SharedBeamCache)  # somebody watches
+    assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # somebody watches
 
 
 def test_what_a_beam_refuses():

@@ -82,7 +82,7 @@ def test_a_beam_that_forks(rows):
     with torch.inference_mode():
         state = decoder.start(memory, 8)
         decoder.step(x[:1, :1], state)
-        state = state.spread(rows)
+        state = state.repeat_rows(rows)
         pasts = [[x[0, 0]] for _ in range(rows)]
         for t in range(1, 6):
             output = decoder.step(x[t][:, None], state)

@@ -5,7 +5,7 @@ import torch
 
 from regard.attention import Heads, Prepared
 from regard.attention.cache import SharedBeamCache
-from regard.attention.state import State, buffers, spread_cache
+from regard.attention.state import State, buffers, repeat_cache_rows
 from regard.errors import ArgumentError, ShapeError
 
 
@@ -92,22 +92,22 @@ def test_take_gives_sentences_with_all_their_rows():
 def test_spread_repeats_the_only_hypothesis(rows):
     heads = Heads(8, heads=2)
     state = filled(heads, 3)
-    wide, x = state.spread(rows), torch.randn(3, 1, 8)
+    wide, x = state.repeat_rows(rows), torch.randn(3, 1, 8)
     assert wide.rows == rows
     assert wide.sentence is state.sentence, "what is kept of a sentence is shared"
     assert torch.equal(wide.row["hidden"], state.row["hidden"].repeat_interleave(rows, 0))
     steps = heads.step(x.repeat_interleave(rows, 0), wide.row["past"], start=2)
     expected = heads.step(x, state.row["past"], start=2).repeat_interleave(rows, 0)
     torch.testing.assert_close(steps, expected)
-    with pytest.raises(ArgumentError, match="spread: a state of 2 rows per sentence, expected one"):
-        filled(heads, 2, rows=2).spread(3)
+    with pytest.raises(ArgumentError, match="repeat_rows: a state of 2 rows per sentence, expected one"):
+        filled(heads, 2, rows=2).repeat_rows(3)
 
 
 def test_rows_share_their_past_unless_somebody_watches():
     heads = Heads(8, heads=2)
-    assert isinstance(spread_cache(filled(heads, 2).row["past"], 3), SharedBeamCache)
+    assert isinstance(repeat_cache_rows(filled(heads, 2).row["past"], 3), SharedBeamCache)
     heads.register_forward_pre_hook(lambda *_: None)
-    alone = spread_cache(filled(heads, 2).row["past"], 3)
+    alone = repeat_cache_rows(filled(heads, 2).row["past"], 3)
     assert not isinstance(alone, SharedBeamCache)
     assert alone.length.tolist() == [2] * 6
 

@@ -19,7 +19,7 @@ def test_a_gpu_is_asked_for_where_there_is_none():
 @pytest.mark.parametrize("half", [True, False])
 def test_the_batches_of_a_gpu_are_those_of_its_peers(half):
     sizes = Sizes(vocabulary=30, size=8, heads=2, layers=1, hidden=8, dropout=0.0)
-    pairs = make_pairs(60, sizes.vocabulary, 0, training_cuda.MEANS, training_cuda.LONGEST)
+    pairs = make_pairs(60, sizes.vocabulary, 0, training_cuda.MEANS, training_cuda.MAX_WORDS)
     task = training_cuda.PairTask(training_cuda.transformer(sizes), pairs, sizes.smoothing, budget=512)
     task.limit_shapes(half)
     stream = task.stream(Position())

@@ -13,7 +13,7 @@ import pytest
 
 from regard.cli import messages
 from regard.cli.messages import (
-    LONGEST,
+    MAX_CHARACTERS,
     fit_columns,
     print_commands,
     print_message,
@@ -155,12 +155,12 @@ def test_a_table_without_rows_has_its_head(capsys):
     assert capsys.readouterr().out == "metric  score\n"
 
 
-@pytest.mark.parametrize("count", [1, LONGEST, LONGEST + 1, 100_000])
+@pytest.mark.parametrize("count", [1, MAX_CHARACTERS, MAX_CHARACTERS + 1, 100_000])
 def test_a_message_is_never_longer_than_a_page(count):
     text = "x" * count
     short = shorten(text)
-    assert len(short) <= LONGEST + 1
-    assert (short == text) == (count <= LONGEST)
+    assert len(short) <= MAX_CHARACTERS + 1
+    assert (short == text) == (count <= MAX_CHARACTERS)
 
 
 def test_a_message_is_one_line():

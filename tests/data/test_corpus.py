@@ -11,7 +11,7 @@ import pytest
 from regard.data.corpus import TableTexts, lines, pairs
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.errors import DataError
-from regard.io import LONGEST, GivenText
+from regard.io import MAX_LINE_CHARACTERS, GivenText
 
 TRAINED = DataSettings(documents="train.tsv")
 
@@ -107,7 +107,7 @@ TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
         ("a.jsonl", '{"source": "a", "target": ' + "9" * 5_000 + "}", "not valid JSON"),
         ("a.jsonl", '{"source": "\\ud800", "target": "b"}', "half a surrogate pair under 'source'"),
         ("a.jsonl", '{"source": "a\\u0000b", "target": "b"}', "NUL under 'source'"),
-        ("a.jsonl", '{"source": "' + "a" * LONGEST + '", "target": "b"}', "more than 1,000,000 characters"),
+        ("a.jsonl", '{"source": "' + "a" * MAX_LINE_CHARACTERS + '", "target": "b"}', "more than 1,000,000 characters"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_blank_and_is_said_once(write, name, content, message):

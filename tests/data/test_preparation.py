@@ -18,7 +18,7 @@ from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import DataError
-from regard.io import LONGEST
+from regard.io import MAX_LINE_CHARACTERS
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character"])
@@ -361,7 +361,7 @@ def test_rows_that_are_blank_or_long_are_counted(tokenizers):
 
 def test_a_line_that_was_cut_is_no_pair(tokenizers):
     counts = Counter()
-    assert reading().encode([("x" * LONGEST, "a")], None, tokenizers, counts).texts == []
+    assert reading().encode([("x" * MAX_LINE_CHARACTERS, "a")], None, tokenizers, counts).texts == []
     assert counts["long"] == 1
 
 

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data import tokenizer_checks
 from regard.data.tokenizer import Tokenizers
-from regard.data.tokenizer_checks import LARGEST, PIECE, check_form, check_vocabulary, is_written_here
+from regard.data.tokenizer_checks import MAX_BYTES, PIECE, check_form, check_vocabulary, is_written_here
 from regard.data.vocabulary import train
 from regard.errors import DataError
 
@@ -157,7 +157,7 @@ def test_files_that_are_no_json(tmp_path):
         path.write_text(text)
         with pytest.raises(DataError, match="tokenizer.json: not a tokenizer.json: (brackets|a whole number)"):
             Tokenizers.load(path)
-    os.truncate(path, LARGEST + 1)
+    os.truncate(path, MAX_BYTES + 1)
     with pytest.raises(DataError, match="bytes given, expected at most"):
         Tokenizers.load(path)
     for content in ([], 3, None, {"source": 3, "target": []}, {"source": None, "target": None}, {"model": []}):

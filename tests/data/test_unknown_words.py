@@ -37,7 +37,7 @@ def test_too_many_words_are_not_kept(monkeypatch):
     assert collector.words is None
     collector.add(["e"])
     assert collector.words is None
-    monkeypatch.setattr("regard.data.unknown_words.LARGEST", 3)
+    monkeypatch.setattr("regard.data.unknown_words.MAX_BYTES", 3)
     assert format_words(["ab", "cd"]) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 from docs.test_serve_page import ADDRESS, BLOCK, shape, start, stop
 from documented import ROOT
 
-from regard.serving.libretranslate.errors import PATHS
+from regard.serving.errors import PROTOCOL_PATHS
 from regard.serving.libretranslate.translation import parse_srt
 
 PAGE = (ROOT / "docs" / "guide" / "libretranslate.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_every_route_is_in_the_table(address):
     assert shown == {
         f"{method.upper()} {path.replace('{key}', '…')}" for path, methods in paths.items() for method in methods
     }
-    assert len(shown) == len(PATHS) + 1
+    assert len(shown) == len(PROTOCOL_PATHS) + 1
 
 
 def test_limits_of_files_are_those_of_the_code():

@@ -11,9 +11,10 @@ from regard.inspection import exhibit_of
 from regard.inspection.collect.exhibit import Ablation, Exhibit, View, Walk
 from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
 from regard.inspection.collect.from_run import ablation_of
+from regard.inspection.collect.graph import Graph
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
-from regard.models import KINDS
+from regard.models import KINDS, Model, build, read_model_config
 from regard.run import Run
 from regard.tasks import build_model, read_settings
 
@@ -164,3 +165,22 @@ def ablate(run: Run, item: Any, **options: Any) -> Ablation:
     views = views_of(watch_forward(run.model, forced), run.settings.kind)
     with torch.no_grad():
         return ablation_of(run.model, forced, views)
+
+
+# ---- small models for graphs
+
+
+def make(kind: str, vocabulary: int = 20, **options: object) -> Model:
+    torch.manual_seed(1)
+    config = read_model_config({"kind": kind, "size": 8, **options})
+    return build(kind, config, vocabulary, vocabulary).eval()
+
+
+def stack(kind: str = "transformer", **options: object) -> Model:
+    """A model of blocks."""
+    return make(kind, **{"heads": 2, "layers": 2, "hidden": 12, **options})
+
+
+def reads(graph: Graph, name: str) -> list[str]:
+    """The boxes that a box reads."""
+    return [edge.source for edge in graph.edges if edge.target == name]

@@ -1,5 +1,7 @@
 """The converter: CTranslate2 scores and looks as the model does, for every option that it has a form for."""
 
+import sys
+
 import pytest
 import torch
 from interop.random_models import SIZE, TOKENIZERS, both_engines, draw_model, draw_sources
@@ -117,9 +119,6 @@ def test_pieces_have_names_of_their_own():
 
 
 def test_the_extra_is_named_where_the_library_is_missing(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(ctranslate2.importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(MissingExtraError, match=r"ctranslate2 is not installed.*regard\[export\]"):
         ctranslate2.library()

@@ -17,7 +17,7 @@ from regard.data.corpus import lines as corpus_lines
 from regard.errors import DataError
 from regard.io.lines import (
     CHARACTERS,
-    LONGEST,
+    MAX_LINE_CHARACTERS,
     check_unchanged,
     count_lines,
     csv_rows,
@@ -136,8 +136,8 @@ def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
     (tmp_path / "file").write_bytes(b"word " * 4_000_000 + b"\nnext\n")
     start, said = time.perf_counter(), []
     found = [line for chunk in read_chunks(tmp_path / "file", say=said.append) for line in chunk]
-    assert [len(line) for line in found] == [LONGEST, 4]
-    assert said == [f"{tmp_path / 'file'}: line 1 has more than {LONGEST:,} characters and was truncated"]
+    assert [len(line) for line in found] == [MAX_LINE_CHARACTERS, 4]
+    assert said == [f"{tmp_path / 'file'}: line 1 has more than {MAX_LINE_CHARACTERS:,} characters and was truncated"]
     assert time.perf_counter() - start < 5
 
 

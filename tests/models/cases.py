@@ -149,6 +149,22 @@ def model_of(name: str, dropout: float = 0.0) -> Model:
     return model
 
 
+def fit(model, loss, steps: int, rate: float, clip: float | None = None, warm: bool = False) -> None:
+    """Train by Adam; `loss` draws a batch and returns what it costs. `warm`: the rate rises, and falls to zero."""
+    optimizer = torch.optim.Adam(model.parameters(), rate, fused=warm)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps) if warm else None
+    for _ in range(steps):
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+    model.eval()
+
+
 def sentences(vocabulary: int, lengths: list[int], room: int = 0) -> Tokens:
     """Random ids, in the padding too."""
     return Tokens.of(torch.randint(vocabulary, (len(lengths), max(lengths) + room)), torch.tensor(lengths))

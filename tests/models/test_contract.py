@@ -11,7 +11,7 @@ import pytest
 import torch
 from inspection.subjects import ALL, subject
 from models import pictured
-from models.cases import CASES, RECURRENT_CASES, SOURCES, TARGETS, model_of, pair, row, sentences
+from models.cases import CASES, RECURRENT_CASES, SOURCES, TARGETS, fit, model_of, pair, row, sentences
 from oracles import agree
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -113,12 +113,12 @@ def test_rows_are_reordered_replaced_and_taken(name):
 
 @with_captioners
 @without_gradients
-def test_a_state_can_be_spread(name):
+def test_rows_of_a_state_can_be_repeated(name):
     """A search begins with a row a sentence and goes on with many."""
     rows = Rows(any_model(name), any_source(name, [5, 1, 3]), rows=1)
     rows.step()
     rows.step()
-    rows.rows, rows.state = 4, rows.state.spread(4)
+    rows.rows, rows.state = 4, rows.state.repeat_rows(4)
     rows.read = [list(read) for read in rows.read for _ in range(4)]
     for _ in range(3):
         rows.step()
@@ -338,18 +338,13 @@ START, END, FIRST, SYMBOLS = 0, 1, 2, 8
 
 
 def train(model, batch, steps: int, rate: float) -> None:
-    """Adam on (source, target, wanted), with a rate that falls to zero; wanted below 0 does not count."""
-    optimizer = torch.optim.Adam(model.parameters(), rate, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
-    for _ in range(steps):
+    """Train on (source, target, wanted); wanted below 0 does not count."""
+
+    def loss():
         source, target, wanted = batch()
-        loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), wanted.flatten(), ignore_index=-1)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    model.eval()
+        return torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), wanted.flatten(), ignore_index=-1)
+
+    fit(model, loss, steps, rate, clip=1.0, warm=True)
 
 
 def reversals(count: int, longest: int) -> tuple[Tokens, Tokens, torch.Tensor]:

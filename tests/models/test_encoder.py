@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from models.cases import fit
 
 from regard.errors import ArgumentError
 from regard.models.contract import Tokens
@@ -64,7 +65,6 @@ def test_it_learns_which_word_is_there(pooling):
     """A label that hangs on one word, anywhere: 0 without 4 and 5, 1 with a 4, 2 with a 5."""
     torch.manual_seed(1)
     model = classifier(pooling, size=16, heads=2).float()
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
 
     def draw(count):
         ids, label = torch.randint(6, 11, (count, 7)), torch.randint(0, 3, (count,))
@@ -72,14 +72,13 @@ def test_it_learns_which_word_is_there(pooling):
         ids[label > 0, place[label > 0]] = label[label > 0] + 3
         return Tokens.of(ids, torch.full((count,), 7)), label
 
-    for _ in range(150):
+    def loss():
         source, label = draw(64)
-        loss = torch.nn.functional.cross_entropy(scores(model, source), label)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        return torch.nn.functional.cross_entropy(scores(model, source), label)
+
+    fit(model, loss, 150, 5e-3)
     source, label = draw(500)
-    assert (scores(model.eval(), source).argmax(-1) == label).float().mean() == 1.0
+    assert (scores(model, source).argmax(-1) == label).float().mean() == 1.0
 
 
 def test_a_classifier_does_not_write_and_a_language_model_does_not_label():

@@ -11,12 +11,13 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from models.cases import SOURCES, TARGETS, luong, rnnsearch, sentences, transformer
+from models.cases import SOURCES, TARGETS, fit, luong, rnnsearch, sentences, transformer
 from oracles import agree
+from rounding import DRAWS, check_as_exact
 from torch import nn
 
 from regard import load
-from regard.attention import Block, Encoder, Lengths, Packed, join, watch
+from regard.attention import Block, Encoder, Lengths, Packed, fused_stack, join, watch
 from regard.errors import RegardError
 from regard.models.config import TransformerConfig
 from regard.models.encoders import (
@@ -160,17 +161,20 @@ def test_every_encoder_learns_and_its_attention_aligns(kind, encoder):
         **options, **({"hidden": 32, "maxout": 32} if kind == "rnnsearch" else {})
     )
     model = build(kind, config, SOURCES, TARGETS)
-    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(400):
+
+    def draw():
         source = sentences(SOURCES - 1, [6] * 32)
         shifted = sentences(SOURCES, [6] * 32)
         shifted.ids[:, 0], shifted.ids[:, 1:] = TARGETS - 1, source.ids[:, :-1]
-        loss = torch.nn.functional.cross_entropy(model(source, shifted).flatten(0, 1), source.ids.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-    assert loss < 0.1
+        return source, shifted
+
+    def loss():
+        source, shifted = draw()
+        return F.cross_entropy(model(source, shifted).flatten(0, 1), source.ids.flatten())
+
+    fit(model, loss, 400, 5e-3, clip=1.0)
+    assert loss() < 0.1
+    source, shifted = draw()
     with torch.no_grad(), watch(model) as looks:
         model(source, shifted)
     weights = looks["attention"].weights
@@ -258,3 +262,31 @@ def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
     table["model"]["mixing"] = "window"
     with pytest.raises(RegardError, match="mixing"):
         start(table, run, resume=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("mixing", ["window", "convolution", "recurrence"])
+def test_on_a_gpu_it_is_as_exact_as_torchs_operations(mixing, norm, monkeypatch):
+    ran, draws = [], []
+    monkeypatch.setattr(fused_stack, "run", lambda *given, run=fused_stack.run: ran.append(1) or run(*given))
+    reach = {} if mixing == "recurrence" else {"reach": 3}
+    config = TransformerConfig(size=64, heads=2, layers=2, hidden=96, dropout=0.0, norm=norm, mixing=mixing, **reach)
+    for number in range(DRAWS):
+        model = build("transformer", config, SOURCES, TARGETS).cuda()
+        source = sentences(SOURCES, [5, 40, 1, 17, 33])
+        exact = model.encode(source.to("cuda")).states[source.real.cuda()]
+        along, parameters = torch.randn_like(exact), list(model.encoder.parameters())
+
+        def with_gradients(states, along=along, parameters=parameters):
+            return [states, *torch.autograd.grad(states, parameters, along.to(states.dtype))]
+
+        with torch.autocast("cuda", torch.bfloat16):
+            found = model.encode(source.pack().to("cuda")).states
+        assert len(ran) == number + 1
+        with torch.autocast("cuda", torch.bfloat16), monkeypatch.context() as plainly:
+            plainly.setattr(fused_stack, "serves", lambda *given: False)
+            plain = model.encode(source.pack().to("cuda")).states
+        assert len(ran) == number + 1
+        draws.append(tuple(map(with_gradients, (found, plain, exact))))
+    check_as_exact(draws)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from models.cases import fit
 from models.formulas import read
 
 from regard.attention import watch
@@ -237,7 +238,6 @@ def test_it_looks_at_the_word_that_decides():
     model = build(
         "han", read_model_config({"kind": "han", "size": 8, "embedding": 8, "hidden": 8, "dropout": 0.0}), 12, 2
     )
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
 
     def draw(count):
         rows, places = [], []
@@ -250,12 +250,11 @@ def test_it_looks_at_the_word_that_decides():
             rows, places = [*rows, row], [*places, place]
         return documents_of(rows), labels, places
 
-    for _ in range(60):
+    def loss():
         documents, labels, _ = draw(32)
-        loss = torch.nn.functional.cross_entropy(scores(model, documents), labels)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        return torch.nn.functional.cross_entropy(scores(model, documents), labels)
+
+    fit(model, loss, 60, 0.02)
     documents, labels, places = draw(64)
     assert (scores(model, documents).argmax(-1) == labels).float().mean() == 1
     words, sentences = model.weigh_documents(documents)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 from models import formulas
-from models.cases import SOURCES, TARGETS, model_of, ntm, pair, row, sentences
+from models.cases import SOURCES, TARGETS, fit, model_of, ntm, pair, row, sentences
 from oracles import agree
 
 from regard.data import END, collate
@@ -276,19 +276,18 @@ def copies(model, longest: int, steps: int, symbols: int) -> list[float]:
         lengths = torch.randint(shortest, longest + 1, (count,)).tolist()
         return [(words, words) for words in (torch.randint(4, 4 + symbols, (n,)).tolist() for n in lengths)]
 
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     objective = Prediction(model)
-    for _ in range(steps):
-        loss = objective(collate(drawn(24, 1, longest)))
-        optimizer.zero_grad()
-        (loss.total / loss.parts["tokens"]).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+
+    def loss():
+        result = objective(collate(drawn(24, 1, longest)))
+        return result.total / result.parts["tokens"]
+
+    fit(model, loss, steps, 1e-2, clip=1.0)
     right = []
     for length in (longest, 2 * longest):
         pairs = drawn(50, length, length)
         batch = collate(pairs)
-        found = search(model.eval(), Tokens.of(batch.source, batch.source_lengths), GREEDY)
+        found = search(model, Tokens.of(batch.source, batch.source_lengths), GREEDY)
         said = [each.outputs[0].tokens for each in found]
         right.append(sum(one == wanted for one, (_, wanted) in zip(said, pairs, strict=True)) / len(pairs))
     return right

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from models import formulas
-from models.cases import TARGETS, model_of, pair, pointer, row, sentences
+from models.cases import TARGETS, fit, model_of, pair, pointer, row, sentences
 from oracles import agree
 
 from regard.attention import watch
@@ -168,20 +168,15 @@ def test_learns_to_sort_and_to_end():
     """Trained on up to four numbers, right on six: read off by search, which ends where the model says so."""
     torch.manual_seed(1)
     model = build("pointer", pointer(size=32, embedding=16, hidden=32, once=True, dropout=0.0), 12, 12)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     objective = Prediction(model)
 
     def drawn(count: int, longest: int) -> list[tuple[list[int], list[int]]]:
         words = [torch.randint(4, 12, (int(torch.randint(1, longest + 1, ())),)).tolist() for _ in range(count)]
         return [(each, sorted(each)) for each in words]
 
-    for _ in range(120):
-        loss = objective(collate(drawn(48, 4))).total / 48
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    fit(model, lambda: objective(collate(drawn(48, 4))).total / 48, 120, 1e-2)
     pairs = drawn(100, 6)
     batch = collate(pairs)
-    found = search(model.eval(), Tokens.of(batch.source, batch.source_lengths), Options(beam=1))
+    found = search(model, Tokens.of(batch.source, batch.source_lengths), Options(beam=1))
     right = sum(each.outputs[0].tokens == wanted for each, (_, wanted) in zip(found, pairs, strict=True))
     assert right >= 95

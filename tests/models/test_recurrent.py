@@ -7,7 +7,20 @@ from models.cases import model_of, pair
 from oracles import agree
 from torch import nn
 
-from regard.attention import Additive, Attention, Causal, Cosine, Dot, General, Hard, Softmax, Sparsemax, use_backend
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Hard,
+    Lengths,
+    Softmax,
+    Sparsemax,
+    use_backend,
+)
+from regard.models.contract import Memory
 from regard.models.recurrent import (
     Bidirectional,
     Layer,
@@ -22,6 +35,7 @@ from regard.models.recurrent import (
     repeat_rows,
     reverse_rows,
     to_autocast_dtype,
+    without_autocast,
 )
 
 KINDS = [("rnn", "tanh"), ("rnn", "relu"), ("gru", "tanh"), ("lstm", "tanh")]
@@ -148,6 +162,35 @@ def test_first_parameters():
     assert not layer.bias.any()
     assert not out.bias.any()
     assert make_linear(3, 4, bias=False).bias is None
+
+
+class Loop(nn.Module):
+    """A module whose methods give back what they are given, and whether autocast is on."""
+
+    @without_autocast("cpu")
+    def on_cpu(self, *given):
+        return *given, torch.is_autocast_enabled("cpu")
+
+    @without_autocast("cuda")
+    def on_cuda(self, *given):
+        return *given, torch.is_autocast_enabled("cpu")
+
+
+def test_a_recurrence_leaves_autocast_with_its_arguments_in_float32():
+    x, attention = torch.randn(2, 3, 4, dtype=torch.bfloat16), Attention(Dot())
+    memory = Memory(x, Lengths([3, 2]), {"start": x[:, 0]}, (1, 3))
+    given = x, attention.prepare(x), memory, torch.tensor([3, 2]), None
+    with torch.autocast("cpu", torch.bfloat16):
+        found, keys, other, lengths, nothing, enabled = Loop().on_cpu(*given)
+        assert Loop().on_cuda(*given) == (*given, True)
+    assert Loop().on_cpu(*given) == (*given, False)
+    assert {each.dtype for each in (found, keys.keys, keys.values, other.states, other.sentence["start"])} == {
+        torch.float32
+    }
+    assert keys.owner is attention
+    assert (other.span, other.grid) == (memory.span, (1, 3))
+    assert lengths is given[3]
+    assert (nothing, enabled) == (None, False)
 
 
 def test_nothing_is_cast_without_autocast_on_a_gpu():

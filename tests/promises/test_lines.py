@@ -19,7 +19,7 @@ from regard.data import DataSettings, TokenizerSettings, prepare
 from regard.data.corpus import lines as training_lines
 from regard.errors import DataError
 from regard.evaluation import read_texts
-from regard.io import LONGEST, read_chunks
+from regard.io import MAX_LINE_CHARACTERS, read_chunks
 from regard.tasks import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -58,7 +58,7 @@ def test_every_reader_takes_a_bounded_memory(tmp_path, who, packed):
     """What is in one line is more than there is memory for; of it 1 MB is kept."""
     path = huge(tmp_path / "file", 200 << 20, packed)
     shown = forked(lambda: print([len(line) for line in READERS[who](path)]), room=60 << 20)
-    assert shown == (0, f"[{LONGEST}, 4]\n", "")
+    assert shown == (0, f"[{MAX_LINE_CHARACTERS}, 4]\n", "")
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_every_reader_takes_a_bounded_memory(tmp_path, who, packed):
 def test_a_line_of_four_gigabytes_is_unpacked_in_parts(tmp_path):
     path = huge(tmp_path / "file", 4 << 30, packed=True)
     shown = forked(lambda: print([len(line) for line in translating_lines(path)]), room=60 << 20)
-    assert shown == (0, f"[{LONGEST}, 4]\n", "")
+    assert shown == (0, f"[{MAX_LINE_CHARACTERS}, 4]\n", "")
 
 
 @linux
@@ -82,7 +82,7 @@ def test_a_huge_word_takes_a_bounded_memory_in_training(tmp_path, kind):
     shown = forked(lambda: prepare(data, TokenizerSettings(kind=kind, size=400), say=print), room=ROOM)
     assert shown.status == 0, shown.stderr
     remark, summary = shown.stdout.splitlines()
-    assert remark == f"{source}: line 1 has more than {LONGEST:,} characters and was truncated"
+    assert remark == f"{source}: line 1 has more than {MAX_LINE_CHARACTERS:,} characters and was truncated"
     assert "dropped 1 longer than 200 tokens" in summary
 
 
@@ -101,7 +101,7 @@ def test_translating_a_huge_word_takes_a_bounded_memory(run, tmp_path):
     shown = regard("translate", run, path, "--beam", 1, "--longest", 5, "--device", "cpu", room=ROOM)
     assert shown.status == 0, shown.stderr
     assert shown.stdout.count("\n") == 2
-    assert f"{path}: line 1 has more than {LONGEST:,} characters and was truncated\n" in shown.stderr
+    assert f"{path}: line 1 has more than {MAX_LINE_CHARACTERS:,} characters and was truncated\n" in shown.stderr
 
 
 # Bytes of a file, and its lines or what is wrong with it.
@@ -145,20 +145,20 @@ def test_training_translating_and_evaluating_read_the_same(tmp_path, name, packe
 
 
 @pytest.mark.parametrize("character", ["x", "é", "語", "😀"])
-@pytest.mark.parametrize("beyond", [-1, 0, 1, 5 * LONGEST])
+@pytest.mark.parametrize("beyond", [-1, 0, 1, 5 * MAX_LINE_CHARACTERS])
 def test_where_a_line_is_cut(tmp_path, character, beyond):
     """At a number of characters, whatever bytes they take; no character is halved, and none is lost before it."""
-    data = f"first\n{character * (LONGEST + beyond)}\nlast".encode()
+    data = f"first\n{character * (MAX_LINE_CHARACTERS + beyond)}\nlast".encode()
     (tmp_path / "file").write_bytes(data)
-    expected = ["first", character * min(LONGEST, LONGEST + beyond), "last"]
+    expected = ["first", character * min(MAX_LINE_CHARACTERS, MAX_LINE_CHARACTERS + beyond), "last"]
     for who, read in READERS.items():
         assert read(tmp_path / "file") == expected, who
 
 
 def test_a_line_that_is_cut_is_said_once(tmp_path):
-    (tmp_path / "file").write_bytes(b"a\n" + (b"x" * (LONGEST + 1) + b"\n") * 3)
+    (tmp_path / "file").write_bytes(b"a\n" + (b"x" * (MAX_LINE_CHARACTERS + 1) + b"\n") * 3)
     said = []
-    assert [len(line) for line in training_lines(tmp_path / "file", said.append)] == [1, *[LONGEST] * 3]
+    assert [len(line) for line in training_lines(tmp_path / "file", said.append)] == [1, *[MAX_LINE_CHARACTERS] * 3]
     path = tmp_path / "file"
     assert said == [f"{path}: 3 lines have more than 1,000,000 characters and were truncated; the first is line 2"]
 

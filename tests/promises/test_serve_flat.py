@@ -18,7 +18,7 @@ from serving.served import STORED, serve, serve_process, stored
 
 from regard.decoding import Options
 from regard.serving import models
-from regard.serving.requests import TranslateRequest
+from regard.serving.requests import ActionRequest, TranslateRequest
 
 PATHS = ("translate", "score", "align", "sample", "classify", "caption", "look")
 NAMES = ("transformer", "rnnsearch", "encoder-language-model", "han", "captioner")
@@ -106,7 +106,7 @@ def ask(served, rng, count, *paths):
 async def leave_early(service):
     """Begin a stream, and go when its first event has come."""
     request = TranslateRequest(texts=("the dog sleeps", "we see"), model="transformer", stream=True)
-    events = service.translate_stream(request, Options(longest=12))
+    events = service.translate_stream(ActionRequest(request, Options(longest=12)))
     await anext(events)
     await events.aclose()
 

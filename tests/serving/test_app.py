@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from serving.served import STORED, serve, stored
 
-from regard.serving.schemas import WORDS
+from regard.serving.requests import WORDS
 
 MODELS = ("transformer", "encoder-language-model", "han", "captioner")
 TRANSLATE = {"texts": ["The child sleeps. The dog eats.", "We are here ."], "longest": 6}

@@ -10,8 +10,8 @@ from serving.served import serve, settings_of, stored
 
 from regard.errors import ConfigError
 from regard.serving import guard
+from regard.serving.errors import ApiError
 from regard.serving.guard import KeyRing, host_name, read_keys
-from regard.serving.requests import ApiError
 
 TEXT = {"texts": ["The child sleeps."], "model": "ntm", "beam": 1, "longest": 2}
 

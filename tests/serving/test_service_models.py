@@ -71,7 +71,7 @@ def test_a_model_that_was_replaced_serves_those_that_began_with_it(tmp_path):
                     assert await service.reload() == ["run"]
                     assert service.models["run"] is not old
                     later.enter_context(service.hold())
-                    assert await service.call(old, lambda run: run.step) == 100
+                    assert await old.call(lambda run: run.step) == 100
                 assert old.queue.closed  # one that began later does not keep it open
             return await service.reload()
 

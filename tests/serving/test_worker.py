@@ -176,7 +176,7 @@ def test_figures_are_read_while_several_workers_count():
         def count():
             for _ in range(3000):
                 counters.add([result])
-                counters.add_seconds(steps=1.0)
+                counters.add(steps=1.0)
 
         threads = [threading.Thread(target=count) for _ in range(3)]
         for thread in threads:

@@ -9,8 +9,8 @@ from regard.tasks import read_settings
 from regard_studies import Setting, ending, run
 from regard_studies.ending import (
     CORPORA,
-    LONGEST,
-    SHORTEST,
+    MAX_WORDS,
+    MIN_WORDS,
     Endings,
     end_probabilities,
     even_hazard,
@@ -31,10 +31,10 @@ def test_systems_differ_in_positions_alone(quick):
 
 def test_the_true_share_is_what_the_corpus_has():
     """Counted in many sequences, the share of those that end at a place is the one by definition."""
-    options = {"shortest": SHORTEST, "longest": LONGEST, "symbols": 30}
+    options = {"shortest": MIN_WORDS, "longest": MAX_WORDS, "symbols": 30}
     lengths = [len(each.target.split()) for each in generate("copy", 20_000, seed=3, **options)]
-    counted, known = hazard(lengths, LONGEST + 1), even_hazard(LONGEST + 1)
-    assert known[LONGEST] == 1
+    counted, known = hazard(lengths, MAX_WORDS + 1), even_hazard(MAX_WORDS + 1)
+    assert known[MAX_WORDS] == 1
     assert np.abs(counted - known).max() < 0.03
 
 
@@ -44,8 +44,8 @@ def endings(probabilities, perplexity):
 
 
 def test_verdicts_follow_the_figures():
-    truth = {"symbols": even_hazard(LONGEST + 1), "phrasebook": np.zeros(5)}
-    flat = np.full(LONGEST + 1, 0.11)
+    truth = {"symbols": even_hazard(MAX_WORDS + 1), "phrasebook": np.zeros(5)}
+    flat = np.full(MAX_WORDS + 1, 0.11)
     good = {"sinusoidal": endings(truth["symbols"], 20.0), "rotary": endings(truth["symbols"], 20.1)}
     sentences = {name: endings(np.zeros(5), 9.0) for name in good} | {"none": endings(np.zeros(5), 9.5)}
     figures = {"symbols": good | {"none": endings(flat, 21.0)}, "phrasebook": sentences}

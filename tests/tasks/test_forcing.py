@@ -131,7 +131,7 @@ def test_a_target_is_forced():
     assert exhibit.tree is None
     assert exhibit.log_prob == pytest.approx(run.score([TEXT], [text])[0].log_prob, rel=1e-4)
     weights = run.align(TEXT, text).weights
-    from regard.inspection.collect.sides import merge
+    from regard.inspection.collect.exhibit import merge
 
     rows, columns = exhibit.sides["written"].words, exhibit.sides["source"].words
     torch.testing.assert_close(merge(exhibit.views[0].weights.mean(0), rows, columns), weights)

@@ -20,7 +20,7 @@ from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
 from regard.report import report
 from regard.tasks.plan import plan_run
 from regard.tasks.run_start import (
-    LARGEST,
+    LARGEST_BATCHES,
     Stopwatch,
     batch_size,
     dry_run,
@@ -335,26 +335,26 @@ def test_the_largest_batches_come_first(tmp_path):
     task = planned(tmp_path, training__batch_tokens=48).task
     epoch = [plan for _, plan in itertools.takewhile(lambda each: each[0].epoch == 0, task.stream(Position()))]
     mean, sizes = put_largest_first(task)
-    first = [plan for _, plan in itertools.islice(task.stream(Position()), LARGEST + 5)]
+    first = [plan for _, plan in itertools.islice(task.stream(Position()), LARGEST_BATCHES + 5)]
     largest = sorted((batch_size(task, plan) for plan in epoch), reverse=True)
-    assert [batch_size(task, plan) for plan in first[: LARGEST - 1]] == largest[: LARGEST - 1]
+    assert [batch_size(task, plan) for plan in first[: LARGEST_BATCHES - 1]] == largest[: LARGEST_BATCHES - 1]
     longest = max(int(task.prepared.train.lengths[plan].max()) for plan in epoch)
-    assert int(task.prepared.train.lengths[first[LARGEST - 1]].max()) == longest
-    assert all((one == other).all() for one, other in zip(first[LARGEST:], epoch[:5], strict=True))
+    assert int(task.prepared.train.lengths[first[LARGEST_BATCHES - 1]].max()) == longest
+    assert all((one == other).all() for one, other in zip(first[LARGEST_BATCHES:], epoch[:5], strict=True))
     assert mean == pytest.approx(sum(largest) / len(largest))
-    assert sizes[:LARGEST] == [batch_size(task, plan) for plan in first[:LARGEST]]
+    assert sizes[:LARGEST_BATCHES] == [batch_size(task, plan) for plan in first[:LARGEST_BATCHES]]
 
 
 def test_a_step_behind_a_validation_is_not_timed(monkeypatch):
     watch, clock = Stopwatch(torch.device("cpu")), iter(range(100))
     monkeypatch.setattr("regard.tasks.run_start.time.monotonic", lambda: float(next(clock)))
     watch.begin("", [], None)
-    for step in range(LARGEST + 4):
+    for step in range(LARGEST_BATCHES + 4):
         watch.step({})
-        if step == LARGEST + 1:
+        if step == LARGEST_BATCHES + 1:
             next(clock)
             watch.valid({})
-    assert watch.timed() == {LARGEST: 1.0, LARGEST + 1: 1.0, LARGEST + 3: 1.0}
+    assert watch.timed() == {LARGEST_BATCHES: 1.0, LARGEST_BATCHES + 1: 1.0, LARGEST_BATCHES + 3: 1.0}
 
 
 def test_a_trained_model_writes_as_much_as_the_references(tmp_path):

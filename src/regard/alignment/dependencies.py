@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.alignment.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
+from regard.alignment.extraction import WatchedBatch, watch_batches
 from regard.data import DataSettings, Example, Tokenizers, generate
 from regard.errors import ArgumentError
 from regard.models import Model
@@ -46,7 +46,7 @@ class FixedDistance:
 
 
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> Iterator[Table]:
-    """A table for each side of the share of words that look at their head, on the phrasebook."""
+    """Tabulate for each side the share of words that look at their head, on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
     examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
     shares_by_head = measure_dependencies(model, tokenizers, examples)
@@ -68,7 +68,7 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:
-    """The share by layer and head, in the order of the model."""
+    """Measure the share by layer and head, in the order of the model."""
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     hits: dict[str, Tensor] = {}
     words = dict.fromkeys(SIDES, 0)
@@ -81,10 +81,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             side = view.split(".")[0]
             if side not in SIDES or view in model.cross_attentions:
                 continue
-            weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
-            at = at[:, : weights.shape[2]]
-            size = part.target_words if side == "decoder" else part.source_words
-            right = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
+            right = part.own_links(view, side) & trees[side][:, None]
             hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
         raise ArgumentError("model: no self-attention in it, expected a model with self-attention")
@@ -97,8 +94,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
 
 def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
     """Mark where the head of each word is; of the decoder, if it was read before."""
-    size = part.target_words if side == "decoder" else part.source_words
-    matrix = torch.zeros(len(examples), size, size, dtype=torch.bool)
+    matrix = torch.zeros(len(examples), part.size(side), part.size(side), dtype=torch.bool)
     for row, example in enumerate(examples):
         for word, head in head_links(side, example):
             matrix[row, word, head] = True
@@ -106,13 +102,13 @@ def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> B
 
 
 def head_links(side: str, example: Example) -> list[tuple[int, int]]:
-    """Words and their heads, where those can be looked at."""
+    """List words and their heads, where those can be looked at."""
     heads = enumerate(example.target_heads if side == "decoder" else example.source_heads)
     return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
 
 
 def best_distance(side: str, examples: Sequence[Example]) -> FixedDistance:
-    """The fixed distance that meets the most heads."""
+    """Find the fixed distance that meets the most heads."""
     distances = [head - word for example in examples for word, head in head_links(side, example)]
     if not distances:
         raise ArgumentError("examples: no heads given, expected those of the phrasebook")

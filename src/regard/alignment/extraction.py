@@ -153,7 +153,7 @@ class WatchedBatch:
     target_words: int
 
     def rows(self, offset: int) -> Int[Tensor, "b r"]:
-        """The word that each row of a crossing belongs to: the one written (offset 0), or the one read (1).
+        """Return the word that each row of a crossing belongs to: the one written (offset 0), or the one read (1).
 
         START is read first and END written last, so that there is a row more than there are pieces.
         """
@@ -169,8 +169,19 @@ class WatchedBatch:
         """Merge weights between pieces into weights between words."""
         return merge_batch(weights, self.rows(offset), self.source, (self.target_words, self.source_words))
 
+    def size(self, side: str) -> int:
+        """Return how many words the encoder's or the decoder's side has, of the pair that has the most."""
+        return self.target_words if side == "decoder" else self.source_words
+
+    def own_links(self, name: str, side: str) -> Bool[Tensor, "b h i j"]:
+        """Link each word to the one of its own side that it looked at most; of the decoder, words are those it read."""
+        weights = self.weights(name)
+        rows = (self.rows(1) if side == "decoder" else self.source)[:, : weights.shape[2]]
+        sizes = self.size(side), self.size(side)
+        return pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], sizes))
+
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
-        """One head of a crossing, or their mean."""
+        """Return one head of a crossing, or their mean."""
         weights = self.weights(name)
         if head is None:
             return weights.mean(1, keepdim=True)
@@ -190,7 +201,7 @@ def watch_batches(
     *,
     only: Sequence[str] | None = None,
 ) -> Iterator[WatchedBatch]:
-    """All pairs of token sequences, those of like length together, each read once under `watch`, of `only` these."""
+    """Read all pairs of token sequences once under `watch`, of `only` these, those of like length together."""
     device = next(model.parameters()).device
     budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
     order = sorted(range(len(pairs)), key=lambda i: -max(map(len, pairs[i])))
@@ -208,7 +219,7 @@ def watch_batches(
 
 
 def word_ids(rows: Sequence[Sequence[int | None]], device: torch.device) -> tuple[Int[Tensor, "b n"], int]:
-    """The word of each piece as a padded batch, -1 for none, and how many words there are at most."""
+    """Return the word of each piece as a padded batch, -1 for none, and how many words there are at most."""
     width = max(1, max(map(len, rows)))
     ids = torch.tensor([[*(-1 if word is None else word for word in row), *[-1] * (width - len(row))] for row in rows])
     return ids.to(device), int(ids.max()) + 1
@@ -252,7 +263,7 @@ def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None)
 
 
 def extract_links(weights: Float[Tensor, "b i j"], settings: AlignmentSettings) -> list[Links]:
-    """The links (source word, target word) of each pair in its weights between words, in the target's order."""
+    """Extract the links (source word, target word) of each pair from its weights, in the target's order."""
     weights = balance_weights(weights, settings.balance)
     forward = pick_links(weights, settings.threshold)
     if settings.join is None:
@@ -265,7 +276,7 @@ def extract_links(weights: Float[Tensor, "b i j"], settings: AlignmentSettings) 
 
 
 def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b i j"]:
-    """Columns and then rows brought to a sum of one, so many times; what is nothing stays so."""
+    """Normalise columns, then rows, `rounds` times; zeros stay zero."""
     for _ in range(rounds):
         for side in (-2, -1):
             total = weights.sum(side, keepdim=True)
@@ -274,7 +285,7 @@ def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tens
 
 
 def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
-    """Links from where they are; only they leave the device."""
+    """List the links of a mask; only they leave the device."""
     links: list[Links] = [[] for _ in mask]
     for row, i, j in mask.nonzero().tolist():
         links[row].append((j, i))
@@ -289,7 +300,7 @@ def word_weights(
 
 
 def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
-    """The links (source word, target word) of each pair of token sequences, in the target's order."""
+    """Link the words of each pair of token sequences: (source word, target word), in the target's order."""
     result: list[Links] = [[] for _ in pairs]
     for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
         for number, links in zip(

@@ -57,7 +57,7 @@ class Reading:
 
 
 def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns and rows of a table of how each head fares, by layer and head, both counted from 1."""
+    """Tabulate how each head fares, by layer and head, both counted from 1: the columns and the rows."""
 
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.2%}"
@@ -164,7 +164,7 @@ def choose_by_agreement(
 def most_attended(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair]
 ) -> tuple[list[tuple[str, int | None, int]], list[Int[np.ndarray, "c i"]]]:
-    """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
+    """List every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
     names: list[tuple[str, int | None, int]] = []
     words: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
@@ -193,7 +193,7 @@ def heads_and_mean(count: int) -> list[int | None]:
 
 
 def link_matrix(links: Sequence[frozenset[tuple[int, int]]], part: WatchedBatch) -> Tensor:
-    """Links as [b 1 i j], true where there is one."""
+    """Mark links as [b 1 i j], true where there is one."""
     matrix = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
     for row, each in enumerate(links):
         for j, i in each:

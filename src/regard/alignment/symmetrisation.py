@@ -15,12 +15,12 @@ AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)) 
 
 
 def flip_links(links: Iterable[Link]) -> list[Link]:
-    """Links of the other direction as links of this one."""
+    """Turn links of the other direction into links of this one."""
     return [(source, target) for target, source in links]
 
 
 def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """The intersection, and beside its links those of the union that give a word its first link, again and again."""
+    """Grow the intersection by neighbours in the union that give a word its first link, again and again."""
     forward, backward = set(forward), set(backward)
     return grow_links(forward & backward, forward | backward)
 
@@ -43,7 +43,7 @@ def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = 
 
 
 def grow_links(links: set[Link], every: set[Link]) -> set[Link]:
-    """Links of `every` beside those found, as long as one gives a word its first link.
+    """Add to links those of `every` beside them, as long as one gives a word its first link.
 
     The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
     link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.attention.cache import Cache, Prepared
     from regard.attention.call_records import watch
     from regard.attention.checks import check_positive
-    from regard.attention.fused_stack import LONGEST
+    from regard.attention.fused_stack import MAX_KEYS
     from regard.attention.grid import GridAttention, GridSelfAttention
     from regard.attention.heads import Heads, PerHead, ProjectionRows, SlicedProjection, parse_arguments
     from regard.attention.look import Attentive, Look
@@ -64,11 +64,11 @@ __all__ = [
     "Gumbel",
     "Hard",
     "Heads",
-    "LONGEST",
     "Learned",
     "Lengths",
     "Location",
     "Look",
+    "MAX_KEYS",
     "Mask",
     "MixingBlock",
     "ModelPlan",

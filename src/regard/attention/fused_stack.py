@@ -23,7 +23,7 @@ from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, features, mixed_precision, residual, table
 
-LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
+MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 MEMORY = "a memory"
 ROTARY = "rotary positions (model.positions)"
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]
@@ -49,11 +49,11 @@ STACK = table.Table(
         name="fused",
         devices=("cuda",),
         features=frozenset({features.PACKED, features.CAUSAL, features.WINDOW, MEMORY}),
-        most={"words": LONGEST},
+        most={"words": MAX_KEYS},
         conditions=(table.NEEDS_TRITON,),
     ),
     table.Row(name="block by block", features=None),
-    steps={"words": (LONGEST,)},
+    steps={"words": (MAX_KEYS,)},
 )
 
 

@@ -96,14 +96,14 @@ class State:
         index = self.rows_of(rows)
         return State(sentence, {name: take_rows(part, index) for name, part in self.row.items()}, self.rows)
 
-    def spread(self, rows: int) -> "State":
+    def repeat_rows(self, rows: int) -> "State":
         """Return the state with `rows` hypotheses per sentence, all copies of its single one."""
         if self.rows != 1:
-            raise ArgumentError(f"spread: a state of {self.rows} rows per sentence, expected one")
+            raise ArgumentError(f"repeat_rows: a state of {self.rows} rows per sentence, expected one")
         row: dict[str, Any] = {}
         for name, part in self.row.items():
             if isinstance(part, Cache):
-                row[name] = spread_cache(part, rows)
+                row[name] = repeat_cache_rows(part, rows)
             else:
                 row[name] = take_rows(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
         return State(self.sentence, row, rows)
@@ -126,8 +126,8 @@ class State:
         return self.row.get("coverage")
 
 
-def spread_cache(cache: Cache, rows: int) -> Cache:
-    """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
+def repeat_cache_rows(cache: Cache, rows: int) -> Cache:
+    """Repeat each row `rows` times; on a CPU they share their past, unless somebody watches the attention."""
     assert cache.length is not None
     shared = None if has_forward_hooks(cache.owner) else SharedBeamCache.from_cache(cache, rows)
     return shared or cache.take(torch.arange(len(cache.length), device=cache.length.device).repeat_interleave(rows))

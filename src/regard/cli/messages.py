@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GAP = 2  # spaces between two columns
 PIECE = re.compile(r"\S+?\||\S+")  # what stays on one line: a word, or a part of a metric's signature
 T = TypeVar("T")
-LONGEST = 2000  # characters of a message
+MAX_CHARACTERS = 2000  # characters of a message
 NUMBER = re.compile(r"[+−]?[\d.,]+%?|inf")
 
 
@@ -144,4 +144,5 @@ def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:
 
 def shorten(text: str) -> str:
     """Shorten a message to a line that can be read whole: what was typed, or a file's name, may be very long."""
-    return visible(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 :]}")
+    half = MAX_CHARACTERS // 2
+    return visible(text if len(text) <= MAX_CHARACTERS else f"{text[:half]}…{text[-half:]}")

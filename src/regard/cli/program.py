@@ -10,7 +10,6 @@ Those files import nothing heavy at the top (torch, matplotlib and the library c
 
 import contextlib
 import copy
-import difflib
 import functools
 import importlib
 import inspect
@@ -29,6 +28,7 @@ import regard.cli.commands
 from regard import plugins
 from regard.cli.messages import print_message, shorten
 from regard.errors import ArgumentError, CommandError, RegardError
+from regard.messages import did_you_mean
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
 # slower (eight, with two cores and a second program). Those that sleep at once make a search a third slower, as it has
@@ -168,8 +168,7 @@ def suggest(name: str, error: Any) -> str:
         known = [flag for each in context.command.params for flag in each.opts if not each.hidden] if context else []
     else:
         known = [each for names in SECTIONS.values() for each in names]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    return did_you_mean(name, known, quoted=False)
 
 
 app = typer.Typer(

@@ -15,7 +15,6 @@ a run that was trained on it can be resumed; the second is text as people type i
 
 import contextlib
 import dataclasses
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -30,13 +29,14 @@ from regard import plugins
 from regard.config import show_value
 from regard.errors import ArgumentError
 from regard.io import disk, format_pharaoh
+from regard.messages import nearest_word
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
 Split = Literal["train", "valid", "test"]
-LONGEST = 10_000  # words, or sentences, that an option may ask for
+MAX_WORDS = 10_000  # words, or sentences, that an option may ask for
 SourceFilter = Callable[[str], bool]
 
 
@@ -187,8 +187,8 @@ def corpus(name: str) -> Any:
 
 def suggest_names(names: tuple[str, ...], wrong: object) -> str:
     """Suggest the names that a person may have meant."""
-    near = difflib.get_close_matches(str(wrong), names, n=1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"there are {', '.join(names)}"
+    near = nearest_word(wrong, names)
+    return (f"did you mean {near!r}? " if near else "") + f"there are {', '.join(names)}"
 
 
 def hash_source(source: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from regard.data.settings import TABLES, Column, CorpusSettings, DataSettings
 from regard.errors import DataError
 from regard.io import (
-    LONGEST,
+    MAX_LINE_CHARACTERS,
     GivenText,
     LinePairs,
     Say,
@@ -167,8 +167,8 @@ def parse_line(line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
-        if len(line) == LONGEST:
-            raise DataError(f"more than {LONGEST:,} characters, too long for JSON") from None
+        if len(line) == MAX_LINE_CHARACTERS:
+            raise DataError(f"more than {MAX_LINE_CHARACTERS:,} characters, too long for JSON") from None
         whole = " (a file with one JSON list is not supported; write one object per line)" if line[0] == "[" else ""
         raise DataError(f"not valid JSON: {error}{whole}") from None
 

@@ -180,7 +180,7 @@ LETTERS = 1_000  # of a profile: those of an alphabet, or the most frequent of C
 PAIRS = 5_000  # of a corpus that are looked at, at even intervals
 CHARACTERS = 300_000  # of each side of it, at most
 TEXT = 5_000  # characters of a text that are looked at
-LARGEST = 8 * 2**20  # bytes of the file
+MAX_BYTES = 8 * 2**20  # bytes of the file
 STRANGE = 1e-5  # the share of a letter that a profile does not list
 SURENESS = 2.0
 STRANGER = 1.8  # between another subject (1.1 to 1.5) and another language (1.5 to 4)
@@ -326,7 +326,7 @@ class RunLanguages:
     def read(cls, folder: Path) -> "RunLanguages":
         """Read the profiles of a run folder; none where it keeps none, or the file is damaged."""
         try:
-            table = reading.parse_json(reading.read_bytes(folder / FILE, LARGEST))
+            table = reading.parse_json(reading.read_bytes(folder / FILE, MAX_BYTES))
             body = {"source": table["source"], "targets": table["targets"]}
             if table["format"] != FORMAT or table["sha256"] != checksum(body):
                 return cls()

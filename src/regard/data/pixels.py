@@ -42,7 +42,7 @@ CHUNK = 64  # pictures that a process decodes at a time
 WORTH = 3.0  # seconds of decoding for which other processes are started; they need about one to be there
 SAID = 10.0  # seconds between two words about progress
 
-LARGEST = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
+MAX_PIXELS = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no form that calls other programs
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 WHITE = (255, 255, 255)
@@ -70,11 +70,11 @@ def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[n
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(file, formats=formats()) as image:
-                if image.width * image.height > LARGEST:
+                if image.width * image.height > MAX_PIXELS:
                     raise Image.DecompressionBombError
                 return pixels_of(image, side)
     except Image.DecompressionBombError:
-        raise DataError(f"{name}: more than {LARGEST:,} pixels, too large to be decompressed") from None
+        raise DataError(f"{name}: more than {MAX_PIXELS:,} pixels, too large to be decompressed") from None
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a picture ({', '.join(FORMATS)} are supported)") from None
     except MemoryError:

@@ -36,7 +36,7 @@ from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.data.vocabulary import train_both
 from regard.errors import ArgumentError, ConfigError, DataError, RegardError
-from regard.io import LONGEST, Say, Slips, encoding_of, ignore, open_file, parse_pharaoh
+from regard.io import MAX_LINE_CHARACTERS, Say, Slips, encoding_of, ignore, open_file, parse_pharaoh
 
 Pair = tuple[str, ...]  # source and target, and what else a reader has of a row
 SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
@@ -269,7 +269,7 @@ class CorpusReader:
         targets = tokenizers.target.encode_batch([row[1] for row in real])
         sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         # A line that was cut is half of a pair, even where it is one unknown word.
-        whole = [max(map(len, row[:2])) < LONGEST for row in real]
+        whole = [max(map(len, row[:2])) < MAX_LINE_CHARACTERS for row in real]
         fits = [all(n) and max(n) <= self.data.longest and uncut for n, uncut in zip(sizes, whole, strict=True)]
         empty = sum(0 in each for each in sizes)  # to a tokenizer made elsewhere, a text may be nothing
         counts["blank"] += len(rows) - len(real) + empty

@@ -240,7 +240,7 @@ FILE = "sentences.json"
 FORMAT = "regard sentences 1"
 SAMPLE = 10_000  # sources that are looked at
 SINGLE = 0.05  # the share of sources with several sentences, up to which a run counts as trained on single ones
-LARGEST = 10_000  # bytes of the file
+MAX_BYTES = 10_000  # bytes of the file
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class SentenceShare:
     def read(cls, folder: Path) -> "SentenceShare":
         """Read the counts of a run folder; none where it keeps none, or the file is damaged."""
         try:
-            table = reading.parse_json(reading.read_bytes(folder / FILE, LARGEST))
+            table = reading.parse_json(reading.read_bytes(folder / FILE, MAX_BYTES))
         except (OSError, reading.Unreadable, ValueError):
             return cls()
         return cls.from_table(table) if isinstance(table, dict) and table.get("format") == FORMAT else cls()

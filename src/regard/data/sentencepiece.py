@@ -295,7 +295,7 @@ class ModelFile(NamedTuple):
 def read_model(path: Path) -> ModelFile:
     """Read a model file; a DataError says in a sentence what is wrong with it."""
     try:
-        data = reading.read_bytes(path, tokenizer_checks.LARGEST)
+        data = reading.read_bytes(path, tokenizer_checks.MAX_BYTES)
         model = parse(data)
         open_model(data)
     except OSError as error:

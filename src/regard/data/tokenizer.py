@@ -32,7 +32,7 @@ from regard.config import show_value, visible
 from regard.data.pre_tokenizer import MARK, AddedWords, separable
 from regard.data.sentencepiece import SentencePiece
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
-from regard.data.tokenizer_checks import LARGEST, check_form, loaded_part
+from regard.data.tokenizer_checks import MAX_BYTES, check_form, loaded_part
 from regard.errors import ConfigError, DataError
 from regard.io import disk, reading
 
@@ -385,7 +385,7 @@ def open_tokenizer(content: Any, place: str) -> Tokenizer:
 
 def read(path: str | Path) -> dict[str, Any]:
     """Read a tokenizer.json as plain data."""
-    content = reading.read_json(path, DataError, LARGEST, damaged="not a tokenizer.json: ")
+    content = reading.read_json(path, DataError, MAX_BYTES, damaged="not a tokenizer.json: ")
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")
     return content

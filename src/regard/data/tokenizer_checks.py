@@ -24,7 +24,7 @@ from regard.config import visible
 from regard.data.pre_tokenizer import describe_parts, mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
-LARGEST = 64 * 2**20  # bytes of a tokenizer.json
+MAX_BYTES = 64 * 2**20  # bytes of a tokenizer.json
 PIECE = 2**16  # characters of a piece
 ADDED = 10_000  # pieces that are looked for in every text
 PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
@@ -200,7 +200,7 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
 def is_numbering(table: Any) -> bool:
     """Return whether a table has the rows that special pieces had where a vocabulary was imported from."""
     right = isinstance(table, dict) and all(isinstance(piece, str) and type(i) is int for piece, i in table.items())
-    return right and {*table} <= {"<pad>", "</s>", "<unk>"} and all(0 <= i < LARGEST for i in table.values())
+    return right and {*table} <= {"<pad>", "</s>", "<unk>"} and all(0 <= i < MAX_BYTES for i in table.values())
 
 
 def is_scored(table: Any) -> bool:

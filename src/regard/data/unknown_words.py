@@ -20,7 +20,7 @@ from regard.io import reading
 FILE = "words.txt"
 HEADING = "regard words 1 sha256 "
 PARTS = re.compile(r"[^\W\d_]+")
-LARGEST = 4 * 2**20  # bytes of the list: a corpus with more has none
+MAX_BYTES = 4 * 2**20  # bytes of the list: a corpus with more has none
 MAX_WORDS = 400_000  # words while they are collected
 LISTED = 6  # words that a message names
 SHOWN_CHARACTERS = 40  # characters of one that are shown
@@ -56,7 +56,7 @@ class WordCollector:
 def format_words(words: Iterable[str]) -> str | None:
     """Return the text of words.txt, or None where it would be too large."""
     body = "".join(f"{word}\n" for word in sorted(words))
-    if len(body.encode()) > LARGEST:
+    if len(body.encode()) > MAX_BYTES:
         return None
     return f"{HEADING}{hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 
@@ -72,7 +72,7 @@ def parse_words(text: str) -> frozenset[str] | None:
 def read_words(folder: Path, name: str = FILE) -> frozenset[str] | None:
     """Read the words that a run was trained on; None where it keeps none, or the file is damaged."""
     try:
-        return parse_words(reading.read_bytes(folder / name, LARGEST + 1000).decode())
+        return parse_words(reading.read_bytes(folder / name, MAX_BYTES + 1000).decode())
     except (OSError, reading.Unreadable, UnicodeDecodeError):
         return None
 

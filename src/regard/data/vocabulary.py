@@ -25,7 +25,7 @@ from regard.data.tokenizer_checks import PIECE
 from regard.errors import ConfigError, DataError
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-SMALLEST, LARGEST = 512, 32_768
+MIN_PIECES, MAX_PIECES = 512, 32_768
 ALL_WORDS = 8_192
 LONGEST_PART = 1_000  # characters of a word that are learned from in one piece: merging takes its length each time
 IN_COMMON = 0.5  # of the letters: two sides that share as many share a vocabulary
@@ -41,7 +41,7 @@ def automatic_size(words: int, characters: int = 0) -> int:
     as the largest allows it.
     """
     size = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
-    return min(LARGEST, max(SMALLEST, size, 260 + 2 * characters))
+    return min(MAX_PIECES, max(MIN_PIECES, size, 260 + 2 * characters))
 
 
 def train_both(
@@ -138,7 +138,7 @@ def character(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Si
     for text in texts:
         counts.update(normaliser.normalize_str(clean_text(text)))
     counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # always there
-    room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - len(BYTES) - tags)
+    room = max(1, (size if size != "auto" else MAX_PIECES) - len(SPECIAL) - len(BYTES) - tags)
     pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
     model = json.loads(library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN], byte_fallback=True)).to_str())["model"]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
@@ -154,7 +154,7 @@ def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, t
         counts.pop(piece, None)
     if size == "auto" and len(counts) > ALL_WORDS:
         counts = Counter({word: count for word, count in counts.items() if count > 1})
-    room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - tags)
+    room = max(1, (size if size != "auto" else MAX_PIECES) - len(SPECIAL) - tags)
     vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *most_frequent(counts, room)))}
     return {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIAL[UNKNOWN]}, words(), None
 

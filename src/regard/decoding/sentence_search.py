@@ -388,7 +388,7 @@ class StepSearch:
         """Rows become the chosen ones, and sentences that are done leave; False if none is left."""
         rows, before = choice.parents.shape[1], self.history.shape[1]
         if rows > before:
-            self.state = self.state.spread(rows)
+            self.state = self.state.repeat_rows(rows)
             self.history = self.history.expand(-1, rows, -1).clone()
         elif rows > 1 and not self.options.sample:
             first = torch.arange(0, rows * len(self.sentences), rows, device=choice.parents.device)

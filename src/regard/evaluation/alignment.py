@@ -35,7 +35,7 @@ class Gold:
 
 
 def parse_links(text: str, *, first: int = 0) -> Gold:
-    """A line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` are possible. `first` is the number of word one."""
+    """Read a line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` possible; `first` is the number of word one."""
     sure, possible = set[Link](), set[Link]()
     for (source, target), is_sure, piece in parse_marked_links(text):
         if min(source, target) < first:
@@ -45,7 +45,7 @@ def parse_links(text: str, *, first: int = 0) -> Gold:
 
 
 def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[Gold]:
-    """The links of a file, a line a sentence, gzip or not; what is wrong is named by file and line.
+    """Read the links of a file, a line a sentence, gzip or not; what is wrong is named by file and line.
 
     Links that cannot be read are left out where they are slips, and `say` is told of them; else they are refused.
     """
@@ -108,24 +108,24 @@ def measure_links(alignments: Iterable[Iterable[Link]], gold: Sequence[Gold]) ->
 
 
 def error_rate(counts: Sequence[float]) -> float:
-    """AER of |A|, |S|, |A ∩ S| and |A ∩ P|."""
+    """Return AER of |A|, |S|, |A ∩ S| and |A ∩ P|."""
     predicted, sure, hit, allowed = counts
     return 1 - (hit + allowed) / (predicted + sure) if predicted + sure else 0.0
 
 
 def precision(counts: Sequence[float]) -> float:
-    """The share of links that are possible."""
+    """Return the share of links that are possible."""
     predicted, _, _, allowed = counts
     return allowed / predicted if predicted else 1.0
 
 
 def recall(counts: Sequence[float]) -> float:
-    """The share of sure links that were found."""
+    """Return the share of sure links that were found."""
     _, sure, hit, _ = counts
     return hit / sure if sure else 1.0
 
 
 def f1(counts: Sequence[float]) -> float:
-    """The harmonic mean of both."""
+    """Return the harmonic mean of both."""
     both = precision(counts), recall(counts)
     return 2 * both[0] * both[1] / sum(both) if sum(both) else 0.0

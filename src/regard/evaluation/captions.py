@@ -25,7 +25,7 @@ from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
 from regard.evaluation.text import chrf, count_rows, exact, measure_by, ratio
 
-MOST = 4  # words of an n-gram
+MAX_NGRAM = 4  # words
 SIGMA = 6.0
 BETA = 1.2
 MARKS = string.punctuation + "«»„“”‘’‚…–—¿¡。、，！？"
@@ -44,16 +44,16 @@ def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> d
 
 
 def words(text: str) -> Words:
-    """The words of a caption, as they are counted here."""
+    """Split a caption into the words that are counted here."""
     text = unicodedata.normalize("NFC", text).lower().replace("’", "'")
     pieces = BREAKS.split(CLITIC.sub(r" \1", text))
     return tuple(word for piece in pieces if (word := piece if piece in CLITICS else piece.strip(MARKS)))
 
 
-def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measurement:
-    """BLEU-n's lengths, matches and n-grams, caption by caption, as sacreBLEU counts them."""
-    if not 1 <= n <= MOST:
-        raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
+def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MAX_NGRAM) -> Measurement:
+    """Count BLEU-n's lengths, matches and n-grams, caption by caption, as sacreBLEU does."""
+    if not 1 <= n <= MAX_NGRAM:
+        raise ArgumentError(f"n: {n} given, expected 1 to {MAX_NGRAM}")
     from sacrebleu import BLEU
 
     pairs = tokenize_pairs(outputs, references)
@@ -65,11 +65,11 @@ def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: i
 
 
 def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """CIDEr-D of each caption, of which the corpus's is the mean."""
+    """Measure CIDEr-D of each caption, of which the corpus's is the mean."""
     pairs = tokenize_pairs(outputs, references)
     spoken = Counter[Words]()  # of how many pictures
     for _, captions in pairs:
-        spoken.update({gram for each in captions for n in range(1, MOST + 1) for gram in count_ngrams(each, n)})
+        spoken.update({gram for each in captions for n in range(1, MAX_NGRAM + 1) for gram in count_ngrams(each, n)})
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
@@ -80,25 +80,25 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
     rows = []
     for output, captions in pairs:
         total = 0.0
-        for n in range(1, MOST + 1):
+        for n in range(1, MAX_NGRAM + 1):
             mine = weighed(output, n)
             for each in captions:
                 lengths = math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
                 total += lengths * clipped_cosine(mine, weighed(each, n))
-        rows.append([10 * total / (MOST * len(captions)), 1.0])
+        rows.append([10 * total / (MAX_NGRAM * len(captions)), 1.0])
     return Measurement(
         "CIDEr-D", count_rows(rows, 2), ratio, caption_signature(references, idf="references", pictures=str(len(pairs)))
     )
 
 
 def clipped_cosine(one: dict[Words, float], other: dict[Words, float]) -> float:
-    """The cosine of two vectors, the first cut off where the second is smaller; of nothing, 0."""
+    """Return the cosine of two vectors, the first cut off where the second is smaller; of nothing, 0."""
     lengths = math.hypot(*one.values()) * math.hypot(*other.values())
     return sum(min(value, other.get(gram, 0.0)) * other.get(gram, 0.0) for gram, value in one.items()) / (lengths or 1)
 
 
 def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """ROUGE-L of each caption, of which the corpus's is the mean."""
+    """Measure ROUGE-L of each caption, of which the corpus's is the mean."""
     rows = []
     for output, captions in tokenize_pairs(outputs, references):
         common = [longest_common_subsequence(output, each) for each in captions]
@@ -110,7 +110,7 @@ def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Me
 
 
 def longest_common_subsequence(one: Words, other: Words) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     before = [0] * (len(other) + 1)
     for word in one:
         row = [0]
@@ -126,7 +126,7 @@ def count_ngrams(text: Words, n: int) -> Counter[Words]:
 
 
 def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
-    """Outputs and their references in words."""
+    """Split outputs and their references into words."""
     captions = alternatives(references)
     if len(outputs) != len(captions):
         raise ArgumentError(f"references: {len(captions)} given for {len(outputs)} outputs, expected as many")
@@ -139,5 +139,5 @@ def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> l
 
 
 def caption_signature(references: Sequence[Reference], **facts: str) -> str:
-    """The signature of a score here."""
+    """Return the signature of a score here."""
     return signature_of(references, case="lc", tok="caption", **facts)

@@ -39,22 +39,22 @@ class Items:
 
     @property
     def empty(self) -> int:
-        """The number of sources without words; their outputs are empty, and count like others."""
+        """Return the number of sources without words; their outputs are empty, and count like others."""
         return sum(not text.strip() for text in self.sources or [])
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Each source ("" where there are none) with each of its references; not those without words."""
+        """Yield each source ("" where there are none) with each of its references; not those without words."""
         for i, texts in enumerate(self.references):
             source = "" if self.sources is None else self.sources[i]
             if self.sources is None or source.strip():
                 yield from ((source, reference) for reference in texts if reference.strip())
 
     def by_line(self, outputs: Sequence[str]) -> list[str]:
-        """Outputs of items as lines that stand beside those of the files."""
+        """Return the outputs of items as lines that stand beside those of the files."""
         return [outputs[item] for item in self.line_items]
 
     def read_outputs(self, path: str | Path, say: Say = ignore) -> list[str]:
-        """A system's outputs from a file with a line for each line of the test set, or for each item.
+        """Read a system's outputs from a file with a line for each line of the test set, or for each item.
 
         Where several lines are one item, the first of their outputs counts.
         """
@@ -76,7 +76,7 @@ class Items:
 def read_items(
     source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = ignore
 ) -> Items:
-    """A test set from its files, plain text, tables of pairs, or gzip; without a source there are only references.
+    """Read a test set from its files, plain text, tables of pairs, or gzip; without a source there are only references.
 
     `say` is told of lines that were cut.
     """
@@ -99,7 +99,7 @@ def read_items(
 
 
 def read_texts(path: str | Path, say: Say = ignore, side: Side | None = None) -> list[str]:
-    """The lines of a text file or a pipe; a DataError where there are none, or where it is no text.
+    """Read the lines of a text file or a pipe; a DataError where there are none, or where it is no text.
 
     Of a table of pairs, it is the texts of one side: of a TSV column 1 or 2, of JSON lines `source` or `target`.
     """
@@ -122,7 +122,7 @@ class Bucket:
 
     @property
     def name(self) -> str:
-        """The bucket's lengths, as in 10–19."""
+        """Return the bucket's lengths, as in 10–19."""
         if self.last is None:
             return f"{self.first}+"
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
@@ -217,7 +217,7 @@ def score_by_length(
     width: int | None = None,
     resamples: int = 1000,
 ) -> Lengths:
-    """A score for each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
+    """Score each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
 
     Ranges begin at multiples of the width, the last one is open, and empty sources stand alone.
     """

@@ -26,37 +26,37 @@ class Labelling:
 
     @property
     def accuracy(self) -> float:
-        """The share of all that is right."""
+        """Return the share of all that is right."""
         return float(shares(self.right.sum(), self.confusion.sum()))
 
     @property
     def right(self) -> Int64[np.ndarray, " k"]:
-        """The number of correct predictions of each label."""
+        """Return the number of correct predictions of each label."""
         return np.diagonal(self.confusion)
 
     @property
     def precision(self) -> Float[np.ndarray, " k"]:
-        """The precision of each label: the share of its predictions that are right."""
+        """Return the precision of each label: the share of its predictions that are right."""
         return shares(self.right, self.confusion.sum(0))
 
     @property
     def recall(self) -> Float[np.ndarray, " k"]:
-        """The recall of each label: the share of its items that were predicted so."""
+        """Return the recall of each label: the share of its items that were predicted so."""
         return shares(self.right, self.confusion.sum(1))
 
     @property
     def f1(self) -> Float[np.ndarray, " k"]:
-        """The F1 score of each label: the harmonic mean of precision and recall."""
+        """Return the F1 score of each label: the harmonic mean of precision and recall."""
         return shares(2 * self.right, self.confusion.sum(0) + self.confusion.sum(1))
 
     @property
     def macro_f1(self) -> float:
-        """The mean of the labels' F1, without labels that neither occur nor were predicted."""
+        """Return the mean of the labels' F1, without labels that neither occur nor were predicted."""
         there = self.confusion.sum(0) + self.confusion.sum(1) > 0
         return float(self.f1[there].mean()) if there.any() else 0.0
 
     def table(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Return everything, as JSON has it."""
         columns = zip(self.confusion.sum(1), self.precision, self.recall, self.f1, strict=True)
         return {
             "accuracy": self.accuracy,
@@ -85,5 +85,5 @@ def measure_labels(outputs: Sequence[str], references: Sequence[str], labels: Se
 
 
 def shares(part: Any, whole: Any) -> np.ndarray:
-    """part / whole, and 0 where there is nothing."""
+    """Divide part by whole; 0 where there is nothing."""
     return np.asarray(np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0))

@@ -52,11 +52,11 @@ class Measurement:
         return Score(self.name, self.of(self.rows.sum(0).tolist()), self.signature, self.unit)
 
     def over(self, indices: Int[np.ndarray, "m"]) -> float:
-        """The value over some of the sentences."""
+        """Return the value over some of the sentences."""
         return self.of(self.rows[indices].sum(0).tolist())
 
     def values(self, sums: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r"]:
-        """The value of each of several sums."""
+        """Return the value of each of several sums."""
         return np.array([self.of(row) for row in sums.tolist()], dtype=np.float64)
 
 
@@ -83,7 +83,7 @@ for row_name, row in {
 
 
 def metric_names() -> tuple[str, ...]:
-    """Everything that can be asked for of translations: METRICS, perplexity, and BLEU by source length."""
+    """Return everything that can be asked for of translations: METRICS, perplexity, and BLEU by source length."""
     return (*METRICS, "perplexity", "lengths")
 
 
@@ -111,17 +111,17 @@ def measure(
 
 
 def alternatives(references: Sequence[Reference]) -> list[tuple[str, ...]]:
-    """References as tuples of alternatives, one tuple a sentence."""
+    """Return references as tuples of alternatives, one tuple a sentence."""
     return [(each,) if isinstance(each, str) else tuple(each) for each in references]
 
 
 def signature_of(references: Sequence[Reference], **facts: str) -> str:
-    """A signature in the form of sacreBLEU's, for what Regard counts itself."""
+    """Return a signature in the form of sacreBLEU's, for what Regard counts itself."""
     counts = {len(each) for each in alternatives(references)}
     whole = {"nrefs": str(counts.pop()) if len(counts) == 1 else "var", **facts, "regard": regard.__version__}
     return "|".join(f"{key}:{value}" for key, value in whole.items())
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON can hold it: no infinity, no NaN."""
+    """Return a number as JSON can hold it: no infinity, no NaN."""
     return value if math.isfinite(value) else None

@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def value(self) -> float:
-        """B's score less A's."""
+        """Return B's score less A's."""
         return self.b.value - self.a.value
 
     @property
@@ -47,7 +47,7 @@ class Difference:
 
     @property
     def better(self) -> str | None:
-        """The better system, "A" or "B"; None where they are equal."""
+        """Return the better system, "A" or "B"; None where they are equal."""
         if not self.value:
             return None
         return "B" if (self.value > 0) == self.higher else "A"
@@ -56,7 +56,7 @@ class Difference:
 def paired_bootstrap(
     a: Sequence[Measurement], b: Sequence[Measurement], *, resamples: int = 1000, seed: int = SEED
 ) -> list[Difference]:
-    """The difference of two systems by each metric, its 95 % interval and its p-value.
+    """Compare two systems by each metric: their difference, its 95 % interval and its p-value.
 
     `a` and `b` are the same metrics of the same sentences. p is two-sided: how often a difference between systems that
     are equally good would be as far from zero as the one observed, equally good systems being the resamples moved to
@@ -80,7 +80,7 @@ def paired_bootstrap(
 def resample(
     measurements: Sequence[Measurement], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
 ) -> list[Float[np.ndarray, "r"]]:
-    """The values of several metrics on the same draws of their sentences; `among` limits what is drawn from."""
+    """Compute several metrics on the same draws of their sentences; `among` limits what is drawn from."""
     sizes = {len(each.rows) for each in measurements}
     if len(sizes) > 1:
         raise ArgumentError(f"measured: {sorted(sizes)} sentences given, expected the same number for all")
@@ -155,7 +155,7 @@ def find_contrasts(
     count: int = 5,
     lowercase: bool = False,
 ) -> tuple[list[Contrast], list[Contrast]]:
-    """The sentences in which A is better by the most chrF, and those in which B is, at most `count` of each."""
+    """Find the sentences in which A is better by the most chrF, and those in which B is, at most `count` of each."""
     one, other = (measure_chrf(each, references, lowercase=lowercase) for each in (a, b))
     first, second = one.values(one.rows), other.values(other.rows)
     gain, texts = second - first, alternatives(references)

@@ -36,12 +36,12 @@ Of = Literal["character", "token"]
 
 
 def bleu(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Corpus BLEU, 0 to 100 (Papineni et al. 2002; sacreBLEU's tokenisation for the script, exponential smoothing)."""
+    """Return BLEU, 0 to 100 (Papineni et al. 2002; sacreBLEU's tokenisation for the script, exponential smoothing)."""
     return measure_bleu(outputs, references).score().value
 
 
 def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """chrF2, 0 to 100 (Popović 2015)."""
+    """Return chrF2, 0 to 100 (Popović 2015)."""
     return measure_chrf(outputs, references).score().value
 
 
@@ -51,14 +51,14 @@ def ter(outputs: Sequence[str], references: Sequence[Reference]) -> float:
 
 
 def exact(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """The share of outputs that are their reference, 0 to 1; white space counts as one space."""
+    """Return the share of outputs that are their reference, 0 to 1; white space counts as one space."""
     return measure_exact(outputs, references).score().value
 
 
 def measure_bleu(
     outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False, tokenize: str = "auto"
 ) -> Measurement:
-    """BLEU's lengths, matches and n-grams, sentence by sentence; `tokenize` "auto": see `bleu_tokenizer`."""
+    """Count BLEU's lengths, matches and n-grams, sentence by sentence; `tokenize` "auto": see `bleu_tokenizer`."""
     from sacrebleu import BLEU
 
     check_tokenizer(tokenize)
@@ -68,14 +68,14 @@ def measure_bleu(
 
 
 def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
-    """chrF2's matches of character n-grams, sentence by sentence."""
+    """Count chrF2's matches of character n-grams, sentence by sentence."""
     from sacrebleu import CHRF
 
     return measure_by("chrF", CHRF(lowercase=lowercase), outputs, references)
 
 
 def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """TER's edits and reference lengths, sentence by sentence; case never counts, as in sacreBLEU and Tercom."""
+    """Count TER's edits and reference lengths, sentence by sentence; case never counts, as in sacreBLEU and Tercom."""
     from sacrebleu import TER
 
     return measure_by("TER", TER(), outputs, references, higher=False)
@@ -107,7 +107,7 @@ def error_rate(
 def measure_errors(
     outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
 ) -> Measurement:
-    """The edits to the nearest reference and its length, sentence by sentence.
+    """Count the edits to the nearest reference and its length, sentence by sentence.
 
     Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
     """
@@ -132,7 +132,7 @@ measure_token_errors = functools.partial(measure_errors, unit="token")
 
 
 def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and substitutions that make one sequence the other (Levenshtein 1966).
+    """Count the fewest insertions, deletions and substitutions that make one sequence the other (Levenshtein 1966).
 
     Myers 1999 in the form of Hyyrö 2003: a column of the table of distances is held as two numbers whose bits say where
     the distance rises and falls by one from row to row, so that a column costs a few operations, whatever its height.
@@ -166,7 +166,7 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
 
 
 def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
-    """exp of the mean negative log-probability of a reference token, from those of each text; END is a token, too.
+    """Return exp of the mean negative log-probability of reference tokens, from those of each text; END is one, too.
 
     Figures of models with different tokenizers cannot be compared, as their tokens are not the same.
     """
@@ -223,14 +223,14 @@ def bleu_says_nothing(references: Sequence[Reference], tokenize: str = "auto") -
 
 
 def normalise_text(text: str, lowercase: bool = False) -> str:
-    """Text in Unicode's composed form (NFC), its white space as single spaces and none at the ends."""
+    """Bring text into Unicode's composed form (NFC), its white space as single spaces and none at the ends."""
     return " ".join(unicodedata.normalize("NFC", text.lower() if lowercase else text).split())
 
 
 def measure_by(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[Reference], *, higher: bool = True
 ) -> Measurement:
-    """A sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""
+    """Count a sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""
     texts = alternatives(references)
     if len(outputs) != len(texts):
         raise ArgumentError(f"references: {len(texts)} given for {len(outputs)} outputs, expected as many")

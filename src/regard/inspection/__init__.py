@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.inspection.collect import dependency_trees
     from regard.inspection.collect import grounding as word_grounding
     from regard.inspection.collect.from_run import ablation_table, exhibit_of, silence_head
-    from regard.inspection.collect.sides import WeighedSentence, weigh
+    from regard.inspection.collect.grounding import WeighedSentence, weigh
     from regard.inspection.collect.walk import Which
     from regard.inspection.draw import page as page_parts
     from regard.inspection.draw import plot

@@ -42,7 +42,7 @@ def change_settings(
     join: str | None = None,
     balance: int | None = None,
 ) -> AlignmentSettings:
-    """The settings with what a person wants otherwise, as it is typed: a view by its layer, from 1, or its name; a head
+    """Change settings to what a person typed: a view by its layer, from 1, or its name; a head
     by its number, from 1, or "mean".
     """
     changes = dict[str, Any]()
@@ -70,7 +70,7 @@ def change_settings(
 def read_pairs(
     run: TrainedRun, source: str, target: str | None, say: Say, *, beam: int = 5
 ) -> tuple[int | None, Iterator[list[AlignedPair]]]:
-    """The number of pairs where it is known, and the pairs chunk by chunk; without a target they are translated."""
+    """Return the number of pairs, if known, and the pairs chunk by chunk; without a target they are translated."""
     if target is not None:
         pairs = LinePairs(source, target, say)
         read_tables(pairs, run.settings.data, say)
@@ -81,7 +81,7 @@ def read_pairs(
 
 
 def read_translations(run: TrainedRun, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
-    """The pairs of two files, none of them longer than the model can be."""
+    """Read the pairs of two files, none of them longer than the model can be."""
     limit, count, chunk = run.model.limit, 0, list[AlignedPair]()
     for sources, targets in pairs.chunks():
         if limit is not None:
@@ -98,7 +98,7 @@ def read_translations(run: TrainedRun, pairs: LinePairs, source: str, target: st
 def translate_lines(
     run: TrainedRun, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
-    """The lines of a file with their translations and links; what is longer than the run takes is cut."""
+    """Translate the lines of a file, with links; what is longer than the run takes is cut."""
     fit = file_translation.LineFitter(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
@@ -112,7 +112,7 @@ def translate_lines(
 def align_pairs(
     run: TrainedRun, reverse: TrainedRun | None, pairs: Sequence[AlignedPair], method: str
 ) -> list[AlignedPair]:
-    """The pairs with their links, of both directions made one by `method` where there is a reverse run."""
+    """Link the pairs' words, in both directions made one by `method` where there is a reverse run."""
     gold = [pair.links for pair in pairs if pair.links is not None]
     texts = [(pair.source, pair.target) for pair in pairs]
     links = gold if len(gold) == len(pairs) else list(run.links(texts))
@@ -163,6 +163,6 @@ def say_slips(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPa
 
 
 def encode_pairs(tokenizers: Tokenizers, texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-    """Pairs of texts as token numbers."""
+    """Encode pairs of texts as token numbers."""
     sources = tokenizers.source.encode_batch([source for source, _ in texts])
     return list(zip(sources, tokenizers.target.encode_batch([target for _, target in texts]), strict=True))

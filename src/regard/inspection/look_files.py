@@ -57,7 +57,7 @@ class OutputPaths:
         return cls(out, ending)
 
     def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
-        """The paths of `count` files: one as it is named, several with a number. None of them may be an input."""
+        """List the paths of `count` files: one as it is named, several with a number. None of them may be an input."""
         folder = self.out if self.folder else self.out.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -97,13 +97,12 @@ def write_exhibit(
     head: int | None = None,
     stretch: bool = False,
 ) -> Path:
-    """Write the page of an exhibit, or the picture of one view, by the suffix of the path."""
+    """Write the page of an exhibit, beside another one, or the picture of one view, by the suffix of the path."""
     if path.suffix == ".html":
         return page(exhibit, against=against, stretch=stretch).save(path)
     # As the guide says: the attention that is nearest to an alignment, with all of its heads.
-    first = exhibit.aligned if against is None else None
-    name = first if view is None else find_view(exhibit.views, view).name
-    return save(picture(exhibit, view=name, head=head, against=against, stretch=stretch), path)
+    name = exhibit.aligned if view is None else find_view(exhibit.views, view).name
+    return save(picture(exhibit, view=name, head=head, stretch=stretch), path)
 
 
 # ---- inputs

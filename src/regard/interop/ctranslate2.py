@@ -9,7 +9,6 @@ output that reads them, trade places with others, which changes no result.
 """
 
 # d width · n positions
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,14 +22,15 @@ from regard.alignment import extraction
 from regard.attention import Heads
 from regard.data import END, START, UNKNOWN, Tokenizer, run_languages, unknown_words
 from regard.decoding import ROOM
-from regard.errors import ArgumentError, CommandError, MissingExtraError
+from regard.errors import ArgumentError, CommandError
 from regard.io import packs, reading
 from regard.models import Model, TransformerConfig, TransformerModel
+from regard.plugins import import_extra
 from regard.run import Run
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
-LARGEST = 2**28  # bytes of a list of words
+MAX_BYTES = 2**28  # bytes of a list of words
 POSITIONS = 1024  # rows of a table of sinusoids, at least
 FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
     "mixing": ("attention",),
@@ -73,7 +73,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     run.tokenizers.save(folder / "tokenizer.json")
     alignment.write(folder)
     if packs.is_file(run.folder / unknown_words.FILE):
-        (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, LARGEST))
+        (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, MAX_BYTES))
     versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
     return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
 
@@ -99,10 +99,7 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 def library(module: str = "ctranslate2") -> Any:
     """Import CTranslate2, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise MissingExtraError("ctranslate2", "export") from None
+    return import_extra(module, "export")
 
 
 def check_model(model: Model, place: str = "") -> TransformerModel:

@@ -58,7 +58,7 @@ DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 BINARY = "model.bin"
 NEWEST_FORMAT = 6  # version of the format
 BESIDE = ("config.json", "tokenizer.json", "source.spm", "target.spm", "sentencepiece.model", "sentencepiece.bpe.model")
-MOST = 1_000_000  # variables
+MAX_VARIABLES = 1_000_000  # variables
 DIMENSIONS = 4
 TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # by number; the last is bfloat16
 BFLOAT16 = 5
@@ -310,11 +310,10 @@ class SpecificationReader:
         forms = [find_sines(table) for table in tables]
         if forms[0] is not None and forms[0] == forms[1]:
             return forms[0], []
-        if tables[0].shape != tables[1].shape or len(tables[0]) > model_config.LONGEST:
+        if tables[0].shape != tables[1].shape or len(tables[0]) > model_config.MAX_POSITIONS:
             shapes = " and ".join(str(list(table.shape)) for table in tables)
-            raise DataError(
-                f"{self.path}: position_encodings are {shapes}, expected the same, at most {model_config.LONGEST:,}"
-            )
+            most = f"at most {model_config.MAX_POSITIONS:,}"
+            raise DataError(f"{self.path}: position_encodings are {shapes}, expected the same, {most}")
         same = torch.equal(tables[0], tables[1])
         return {"positions": "learned", "length": len(tables[0])}, [tables[0], tables[0] if same else tables[1]]
 
@@ -474,7 +473,7 @@ class Parser:
     def count(self, what: str) -> int:
         """Read how many there are of something."""
         count = self.number("I")
-        if count > min(MOST, self.left):
+        if count > min(MAX_VARIABLES, self.left):
             raise reading.Unreadable(f"{count:,} {what} in it, which is more than it has room for")
         return count
 

@@ -46,7 +46,7 @@ TIE = 1e-4  # between the log-probabilities of two tokens, either of which may b
 APART = 1e-3  # between the log-probabilities of one token, in float32
 MEAN_APART = 0.25  # on average, where weights were rounded, with pieces that were drawn
 BLEU, CHRF = 90.0, 95.0  # between the two, where weights were rounded
-LONGEST = 30  # pieces that are drawn for a sentence
+MAX_PIECES = 30  # pieces that are drawn for a sentence
 Ids = Sequence[Sequence[int]]
 
 
@@ -242,7 +242,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         texts = [source for source, _ in pairs[:count]]
     if not texts:
         sources, targets = (
-            draw_pieces(ordinary_pieces(each), count, min(LONGEST, longest - 1), seed)
+            draw_pieces(ordinary_pieces(each), count, min(MAX_PIECES, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.config import show_value, suggestion
+from regard.config import show_value
 from regard.errors import CommandError, DataError, MissingExtraError
 from regard.io import reading
+from regard.messages import no_such
 from regard.plugins import register, resolve, table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from regard.data import Tokenizers
 
-LARGEST = 64 * 2**20  # bytes of a JSON file that is read whole
+MAX_BYTES = 64 * 2**20  # bytes of a JSON file that is read whole
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def names(side: str) -> str:
 def find_format(name: str, flag: str) -> Format:
     """Find a format by the name that was given with a flag."""
     if name not in FORMATS:
-        raise CommandError(f"{flag}: {show_value(name)} given, no such format{suggestion(name, FORMATS)}")
+        raise CommandError(f"{flag}: {no_such('format', name, FORMATS)}")
     return FORMATS[name]
 
 
@@ -129,7 +130,7 @@ def read_table(path: Path, *, optional: bool = False) -> dict[str, Any]:
     """Read a JSON file whose content is a table, or raise a DataError that names it; an optional one may be missing."""
     if optional and not path.exists():
         return {}
-    content = reading.read_json(path, DataError, LARGEST, damaged="cannot be read: ")
+    content = reading.read_json(path, DataError, MAX_BYTES, damaged="cannot be read: ")
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object")
     return content

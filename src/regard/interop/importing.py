@@ -102,7 +102,7 @@ def import_model(
 FILE = "imported.json"
 VALUES = {"config": "config.json", "generation": "generation_config.json"}
 UNSAID = ("architectures", "transformers_version", "torch_dtype", "dtype")  # of the file, not of the model
-LARGEST = 2**16  # characters of a configuration that is remembered
+MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
 
 
 def read_values(folder: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def read_values(folder: Path) -> dict[str, Any]:
         key: {name: value for name, value in table.items() if not name.startswith("_") and name not in UNSAID}
         for key, table in tables.items()
     }
-    return {key: table for key, table in values.items() if len(json.dumps(table)) <= LARGEST}
+    return {key: table for key, table in values.items() if len(json.dumps(table)) <= MAX_CHARACTERS}
 
 
 def origin_values(run: Run, key: str) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
     if path is None:
         return None
     try:
-        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
+        content = reading.read_bytes(path, tokenizer_checks.MAX_BYTES)
         if path.suffix == ".json":
             pieces = reading.parse_json(content)
         else:

@@ -84,7 +84,7 @@ def describe(
     of positions and of the scale of embeddings.
     """
     longest = whole(
-        {"max_position_embeddings": longest, **config}, "max_position_embeddings", model_config.LONGEST, path
+        {"max_position_embeddings": longest, **config}, "max_position_embeddings", model_config.MAX_POSITIONS, path
     )
     keys = ("size", "heads", "layers", "decoder_layers", "hidden", "activation", "norm")
     model = {key: getattr(sizes, key) for key in keys if getattr(sizes, key) is not None}

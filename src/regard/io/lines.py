@@ -3,7 +3,7 @@
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
 characters. Text is UTF-8 without NUL, or of the encoding that an `EncodedFile` names; a DataError names the line that
 is not, after the lines before it were given. Where odd bytes are to stop nothing, they are read as �, and how many
-lines have some is said once. A line is cut while it is read: LONGEST characters of it
+lines have some is said once. A line is cut while it is read: MAX_LINE_CHARACTERS characters of it
 are kept, however long it is and however little it takes packed, so that memory is bounded. How many lines were cut is
 said once, with the number of the first.
 
@@ -33,8 +33,8 @@ from regard.errors import CommandError, DataError
 from regard.io.encodings import encoding_of, hint, transcode
 from regard.io.reading import read_facts
 
-LONGEST = 1_000_000  # characters of a line: far more than a sentence has, or a document
-KEPT = 4 * LONGEST  # bytes that may be needed for them
+MAX_LINE_CHARACTERS = 1_000_000  # characters of a line: far more than a sentence has, or a document
+KEPT = 4 * MAX_LINE_CHARACTERS  # bytes that may be needed for them
 BLOCK = 1 << 16  # bytes read, or unpacked, at a time
 WHOLE = 1 << 29  # bytes of a file that is read as one text
 GZIP = b"\x1f\x8b"
@@ -138,10 +138,10 @@ def read_lines(
     if odd is not None and odd.count:
         say(odd.describe())
     if cut == 1:
-        say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was truncated")
+        say(f"{name}: line {first_cut:,} has more than {MAX_LINE_CHARACTERS:,} characters and was truncated")
     elif cut:
-        cuts = f"lines have more than {LONGEST:,} characters and were truncated; the first is line {first_cut:,}"
-        say(f"{name}: {cut:,} {cuts}")
+        cuts = f"lines have more than {MAX_LINE_CHARACTERS:,} characters and were truncated"
+        say(f"{name}: {cut:,} {cuts}; the first is line {first_cut:,}")
 
 
 def append_limited(begun: bytearray, more: bytes) -> bytearray:
@@ -198,7 +198,7 @@ def decode_line(
                 f"{place}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; convert the file to UTF-8"
                 f"{hint(bytes(raw[:BLOCK]) + block)}"
             ) from None
-    return text[:LONGEST], whole and len(text) <= LONGEST
+    return text[:MAX_LINE_CHARACTERS], whole and len(text) <= MAX_LINE_CHARACTERS
 
 
 def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:

@@ -34,6 +34,7 @@ without them blocks could not tell left from right.
 # b pictures or captions · n words · m places · h w height and width of the grid · c channels · e width of a word
 # d of a state or of the model · g gates · l layers · v vocabulary · r rows
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import torch
@@ -88,7 +89,7 @@ class CaptionerModel(Model):
 
     def __init__(self, config: CaptionerConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         self.backbone = make_backbone(config)
         channels = cast(int, self.backbone.width)
         self.decoder: LSTMDecoder | BlockDecoder
@@ -147,6 +148,33 @@ class CaptionerModel(Model):
         """Return h of the LSTM's top layer; a Transformer has none."""
         return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
+        config = self.config
+        if config.decoder != "lstm":
+            own = {
+                "decoder:.*tokens Embedding": "E y_i",
+                "decoder:.*positions (Sinusoidal|Embedded)": "y_i + p_i",
+                "readout": "logits",
+                "decoder: softmax$": "p(y_i | y_{<i}, a)",
+            }
+            return Notation(boxes=(own, BOXES))
+        context = "ā" if config.attention == "none" else "Σ α_ti a_i"
+        weighed = name_additive_stages("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
+        weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
+        gate = "the gate β_t before its sigmoid: how much the picture counts"
+        return Notation(
+            attentions={"decoder.cross": weighed},
+            readout=(
+                Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
+                Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{context}", "what is seen"),
+                Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
+                Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
+            ),
+            boxes=(BOXES,),
+        )
+
 
 WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-through": weighting.Gumbel}
 
@@ -174,7 +202,8 @@ class LSTMDecoder(nn.Module):
         self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
         self.cross: Attention | None = None
         if config.attention != "none":
-            self.cross = Attention(Additive(size, channels, config.hidden), weighting=make_weighting(config))
+            own = {"hard": weighting.Hard(), "straight-through": weighting.Gumbel(config.tau)}.get(config.attention)
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=own)
         if config.attention == "hard":
             # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
             # its baseline, 0 where there is none yet.
@@ -306,13 +335,6 @@ class LSTMDecoder(nn.Module):
         return self.read(words, top, context), state
 
 
-def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
-    """Make the weighting of hard or straight-through attention; None for soft."""
-    if config.attention == "straight-through":
-        return weighting.Gumbel(config.tau)
-    return weighting.Hard() if config.attention == "hard" else None
-
-
 def attend_places(weights: Float[Tensor, "b m"], features: Float[Tensor, "b m c"]) -> Glimpse:
     """Sum the places by their weights."""
     return Glimpse(torch.bmm(weights[:, None], features)[:, 0], weights)
@@ -378,32 +400,6 @@ class BlockDecoder(nn.Module):
         if state.coverage is None:
             return self.stack.step(x, state)[:, 0], state
         return step_with_coverage(self.stack, x, state)[:, 0], state
-
-
-def make_notation(config: CaptionerConfig) -> Notation:
-    """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
-    if config.decoder != "lstm":
-        own = {
-            "decoder:.*tokens Embedding": "E y_i",
-            "decoder:.*positions (Sinusoidal|Embedded)": "y_i + p_i",
-            "readout": "logits",
-            "decoder: softmax$": "p(y_i | y_{<i}, a)",
-        }
-        return Notation(boxes=(own, BOXES))
-    context = "ā" if config.attention == "none" else "Σ α_ti a_i"
-    weighed = name_additive_stages("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
-    weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
-    gate = "the gate β_t before its sigmoid: how much the picture counts"
-    return Notation(
-        attentions={"decoder.cross": weighed},
-        readout=(
-            Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
-            Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{context}", "what is seen"),
-            Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
-            Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
-        ),
-        boxes=(BOXES,),
-    )
 
 
 BOXES = {

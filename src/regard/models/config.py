@@ -12,8 +12,8 @@ Cell = Literal["rnn", "gru", "lstm"]
 WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
 DEEPEST = 256  # layers
 HEADS = 1024
-LONGEST = 1_048_576  # positions
-LARGEST = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
+MAX_POSITIONS = 1_048_576  # positions
+MAX_WEIGHT = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
 WINDOW_RADIUS = {"window": 8, "convolution": 1}  # words on each side, where model.reach says nothing
 
 
@@ -83,7 +83,7 @@ class EncoderDecoderConfig(ModelConfig):
         None,
         "number of neighbours on each side in a convolutional encoder; default: 1 (a kernel of three)",
         least=1,
-        most=LONGEST,
+        most=MAX_POSITIONS,
     )
 
     @property
@@ -158,8 +158,8 @@ class LuongConfig(EncoderDecoderConfig):
     span: Literal["global", "local-m", "local-p"] = option(
         "global", "all annotations, a window that advances by one word per step, or a predicted window"
     )
-    radius: int = option(10, "D, half the width of a local window", least=1, most=LONGEST)
-    length: int = option(200, "number of source positions for the score location", least=1, most=LONGEST)
+    radius: int = option(10, "D, half the width of a local window", least=1, most=MAX_POSITIONS)
+    length: int = option(200, "number of source positions for the score location", least=1, most=MAX_POSITIONS)
     input_feeding: bool = option(True, "feed the attentional state into the next step")
     reverse: bool = option(False, "read the source backwards")
     bidirectional: bool = option(False, "a recurrent encoder reads in both directions, with half of the width each")
@@ -198,7 +198,7 @@ class BlocksConfig(ModelConfig):
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option(
         "sinusoidal", "kind of position encoding"
     )
-    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
+    length: int = option(1024, "number of positions with learned embeddings", least=1, most=MAX_POSITIONS)
     norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each sublayer, after its residual, or none")
     residual: bool = option(True, "add each sublayer's input to its output")
     feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
@@ -254,7 +254,7 @@ class TransformerConfig(BlocksConfig):
         None,
         "number of the first sinusoidal position; default: 2 for fairseq's, 0 for the others",
         least=0,
-        most=LONGEST,
+        most=MAX_POSITIONS,
     )
     norm: Literal["pre", "post", "none"] = option(
         "pre", "layer norm before each sublayer, after its residual (the paper), or none"
@@ -286,7 +286,7 @@ class TransformerConfig(BlocksConfig):
         None,
         "number of neighbours on each side; default: 8 for a window, 1 (a kernel of three) for a convolution",
         least=1,
-        most=LONGEST,
+        most=MAX_POSITIONS,
     )
 
     @classmethod
@@ -439,9 +439,9 @@ class CaptionerConfig(ModelConfig):
     heads: int = option(4, "number of attention heads of a Transformer", least=1, most=HEADS)
     layers: int = option(1, "number of stacked cells, or of blocks of a Transformer", least=1, most=DEEPEST)
     gate: bool = option(True, "use the gate β, with which the LSTM controls how much the picture counts for a word")
-    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0, most=LARGEST)
-    entropy: float = option(0.002, "λ_e, weight of hard attention's entropy term", least=0, most=LARGEST)
-    reinforce: float = option(0.05, "λ_r, weight of hard attention's REINFORCE term", least=0, most=LARGEST)
+    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0, most=MAX_WEIGHT)
+    entropy: float = option(0.002, "λ_e, weight of hard attention's entropy term", least=0, most=MAX_WEIGHT)
+    reinforce: float = option(0.05, "λ_r, weight of hard attention's REINFORCE term", least=0, most=MAX_WEIGHT)
     sampled: float = option(0.5, "share of sentences that use sampled places; the others use the mean", above=0, most=1)
     settle: int = option(
         500,
@@ -449,7 +449,7 @@ class CaptionerConfig(ModelConfig):
         least=0,
         most=1_000_000_000,
     )
-    tau: float = option(1.0, "τ, temperature of straight-through attention's gradient", above=0, most=LARGEST)
+    tau: float = option(1.0, "τ, temperature of straight-through attention's gradient", above=0, most=MAX_WEIGHT)
 
     def self_contained(self) -> Self:
         """Return the configuration with Regard's own ResNet in the place of a backbone of another library."""

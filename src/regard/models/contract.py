@@ -17,6 +17,7 @@ What is read may be sentences (`Tokens`), `Documents` or `Pictures`: each kind s
 # m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -259,7 +260,11 @@ class Model(nn.Module):
     origin: str = "the model"  # what errors call it: the run folder that it was loaded from
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
     points: bool = False  # its attention over the source is its output, and cannot be taken away
-    notation: Notation = Notation()  # the formulas of its paper, for a walk through its numbers
+
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas of its paper, for a walk through its numbers, and the symbols for its graph."""
+        return Notation()
 
     @property
     def doubly_stochastic(self) -> float:

@@ -24,9 +24,9 @@ one place among many says is hardly heard.
 """
 
 # b pictures · c channels · H W height and width of a picture · h w of the grid · v labels
-import importlib
 from collections import OrderedDict
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -35,9 +35,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regard.attention import GridSelfAttention, Lengths, check_positive
-from regard.errors import ArgumentError, ConfigError, MissingExtraError, ShapeError
+from regard.errors import ArgumentError, ConfigError, ShapeError
 from regard.models.config import CaptionerConfig, ConvNetConfig
 from regard.models.contract import Memory, Model, Notation, Pictures, Reading
+from regard.plugins import import_extra
 
 STRIDE = 16
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which such networks are trained on
@@ -178,7 +179,7 @@ class Backbone(nn.Module):
 
 def from_timm(name: str) -> tuple[nn.Module, int]:
     """Load the stages of a timm network, and return them with their width."""
-    timm = import_library("timm")
+    timm = import_extra("timm", "backbones")
     if name not in timm.list_models():
         raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm does not have')
     try:
@@ -195,7 +196,7 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
 
 def from_torchvision(name: str) -> tuple[nn.Module, int]:
     """Load the stages of a torchvision network, and return them with their width."""
-    models = import_library("torchvision").models
+    models = import_extra("torchvision", "backbones").models
     if name not in models.list_models(module=models):
         raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision does not have')
     network = models.get_model(name, weights=None)
@@ -237,23 +238,13 @@ class Stages(nn.Module):
         return x
 
 
-def import_library(package: str) -> Any:
-    """Import an optional library, or raise an error that names the extra to install."""
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:  # it is there, and lacks something itself
-            raise
-        raise MissingExtraError(package, "backbones") from None
-
-
 class ConvNetModel(Model):
     """Stages of a ResNet, self-attention after one of them, the sum over all places, and a label."""
 
     def __init__(self, config: ConvNetConfig, source: int, target: int):
         """Build the network; `source` is ignored, as pictures have no vocabulary."""
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
         width = config.channels * 2 ** (config.after - 1)
         self.norm = make_norm("place", width)
@@ -284,31 +275,30 @@ class ConvNetModel(Model):
         scores: Tensor = self.readout(self.dropout(total))
         return scores
 
-
-def make_notation(config: ConvNetConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
-        {
-            "q": ("q = W_f x + b_f", "the query of this place"),
-            "k": ("k = W_g x + b_g", "the key of every place"),
-            "v": ("v = W_h x + b_h", "the value of every place"),
-        },
-        readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "input": "pixels",
-    r"attention\.query": "f(x) = W_f x",
-    r"attention\.key": "g(x) = W_g x",
-    r"attention\.value": "h(x) = W_h x",
-    "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
-    "attention weights$": "β_{j,i}",
-    "attention sum$": "Σ_i β_{j,i} h(x_i)",
-    r"attention\.output": "o_j = W_v (…)",
-    "gamma": "γ",
-    "attention mul": "γ o_j",
-    "attention add": "y_j = γ o_j + x_j",
-    " softmax$": "p(label | pixels)",
-}
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas and symbols of the paper."""
+        return Notation(
+            {
+                "q": ("q = W_f x + b_f", "the query of this place"),
+                "k": ("k = W_g x + b_g", "the key of every place"),
+                "v": ("v = W_h x + b_h", "the value of every place"),
+            },
+            readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
+            boxes=(
+                {
+                    "input": "pixels",
+                    r"attention\.query": "f(x) = W_f x",
+                    r"attention\.key": "g(x) = W_g x",
+                    r"attention\.value": "h(x) = W_h x",
+                    "attention score$": "s_{ij} = f(x_i)^⊤ g(x_j)",
+                    "attention weights$": "β_{j,i}",
+                    "attention sum$": "Σ_i β_{j,i} h(x_i)",
+                    r"attention\.output": "o_j = W_v (…)",
+                    "gamma": "γ",
+                    "attention mul": "γ o_j",
+                    "attention add": "y_j = γ o_j + x_j",
+                    " softmax$": "p(label | pixels)",
+                },
+            ),
+        )

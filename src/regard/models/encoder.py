@@ -6,6 +6,7 @@ the contract it is a decoder whose memory holds nothing but the number of senten
 """
 
 # b sentences · m positions · n target positions · d width · v vocabulary or labels · r rows
+from functools import cached_property
 from typing import Any, cast
 
 from jaxtyping import Float, Int
@@ -24,7 +25,7 @@ class EncoderModel(Model):
 
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         self.limit = config.known_positions()
         self.tokens = Embedding(source, config.size, config.positions, "add", config.length, config.dropout)
         options = block_options(config)
@@ -98,11 +99,11 @@ class EncoderModel(Model):
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "language-model" for one that writes')
 
-
-def make_notation(config: EncoderConfig) -> Notation:
-    """Return formulas for a classifier's readout, and the symbols of either job."""
-    readout = (Reading("readout", "input", "pooled", "the document, which the readout reads"),)
-    return Notation(readout=readout, boxes=(name_activation(config), BOXES))
+    @cached_property
+    def notation(self) -> Notation:
+        """Return formulas for a classifier's readout, and the symbols of either job."""
+        readout = (Reading("readout", "input", "pooled", "the document, which the readout reads"),)
+        return Notation(readout=readout, boxes=(name_activation(self.config), BOXES))
 
 
 BOXES = {

@@ -16,6 +16,7 @@ words say nothing about a label, and annotations as little more than their own w
 
 # b documents · s sentences, of all documents or of the longest · t of the longest · w words · d width of a state
 from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +43,7 @@ class HANModel(Model):
 
     def __init__(self, config: HANConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         width = 2 * config.size
         self.embedding = nn.Embedding(source, config.embedding)
         nn.init.normal_(self.embedding.weight, std=0.1)
@@ -135,6 +136,55 @@ class HANModel(Model):
         sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
         return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas and symbols of the paper."""
+        return Notation(
+            attentions={
+                level: {
+                    "q": (f"u_{letter}", "the learned vector that decides what counts"),
+                    "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
+                    "e": (f"uᵀ u_{letter}", "scores"),
+                    "a": (f"α = softmax(uᵀ u_{letter})", ""),
+                    "v": ("h = [h→; h←]", f"the annotation of every {what}"),
+                    "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
+                }
+                for level, letter, what, whole, of in (
+                    ("words", "w", "word", "s_i", "each sentence"),
+                    ("sentences", "s", "sentence", "v", "the document"),
+                    ("pooling", "w", "word", "v", "the document"),
+                )
+            },
+            readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
+            boxes=(
+                {
+                    "input": "w_{it}",
+                    "embedding": "x_{it} = W_e w_{it}",
+                    r"word_states\.forwards": "→h_{it}",
+                    r"word_states\.backwards": "←h_{it}",
+                    "word_states cat": "h_{it} = [→h_{it}; ←h_{it}]",
+                    "word_layer": "W_w h_{it} + b_w",
+                    "encoder: tanh$": "u_{it}",
+                    r"(words|pooling)\.query": "u_w",
+                    "(words|pooling) score": "u_{it}^⊤ u_w",
+                    "(words|pooling) weights": "α_{it}",
+                    "words sum": "s_i = Σ_t α_{it} h_{it}",
+                    "pooling sum": "v = Σ_t α_t h_t",
+                    r"sentence_states\.forwards": "→h_i",
+                    r"sentence_states\.backwards": "←h_i",
+                    "sentence_states cat": "h_i = [→h_i; ←h_i]",
+                    "sentence_layer": "W_s h_i + b_s",
+                    "encoder: tanh 2$": "u_i",
+                    r"sentences\.query": "u_s",
+                    "sentences score": "u_i^⊤ u_s",
+                    "sentences weights": "α_i",
+                    "sentences sum": "v = Σ_i α_i h_i",
+                    "readout": "W_c v + b_c",
+                    " softmax$": "p(label | document)",
+                },
+            ),
+        )
+
 
 def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """Take the maximum over each row's states; a row without states gets zeros."""
@@ -176,53 +226,3 @@ def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " 
         end = int(torch.searchsorted(sizes, most, right=True))
         yield order[start:end].to(lengths.device), max(1, int(sizes[end - 1]))
         start = end
-
-
-def make_notation(config: HANConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
-        attentions={
-            level: {
-                "q": (f"u_{letter}", "the learned vector that decides what counts"),
-                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
-                "e": (f"uᵀ u_{letter}", "scores"),
-                "a": (f"α = softmax(uᵀ u_{letter})", ""),
-                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
-                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
-            }
-            for level, letter, what, whole, of in (
-                ("words", "w", "word", "s_i", "each sentence"),
-                ("sentences", "s", "sentence", "v", "the document"),
-                ("pooling", "w", "word", "v", "the document"),
-            )
-        },
-        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "input": "w_{it}",
-    "embedding": "x_{it} = W_e w_{it}",
-    r"word_states\.forwards": "→h_{it}",
-    r"word_states\.backwards": "←h_{it}",
-    "word_states cat": "h_{it} = [→h_{it}; ←h_{it}]",
-    "word_layer": "W_w h_{it} + b_w",
-    "encoder: tanh$": "u_{it}",
-    r"(words|pooling)\.query": "u_w",
-    "(words|pooling) score": "u_{it}^⊤ u_w",
-    "(words|pooling) weights": "α_{it}",
-    "words sum": "s_i = Σ_t α_{it} h_{it}",
-    "pooling sum": "v = Σ_t α_t h_t",
-    r"sentence_states\.forwards": "→h_i",
-    r"sentence_states\.backwards": "←h_i",
-    "sentence_states cat": "h_i = [→h_i; ←h_i]",
-    "sentence_layer": "W_s h_i + b_s",
-    "encoder: tanh 2$": "u_i",
-    r"sentences\.query": "u_s",
-    "sentences score": "u_i^⊤ u_s",
-    "sentences weights": "α_i",
-    "sentences sum": "v = Σ_i α_i h_i",
-    "readout": "W_c v + b_c",
-    " softmax$": "p(label | document)",
-}

@@ -8,8 +8,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.config import parse, plain, show_value, suggestion
+from regard.config import parse, plain
 from regard.errors import ConfigError
+from regard.messages import no_such
 from regard.models.config import (
     CaptionerConfig,
     ConvNetConfig,
@@ -238,8 +239,7 @@ def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
     """Find the kind that a [model] table names."""
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
-        hint = suggestion(name if isinstance(name, str) else "", KINDS)
-        raise ConfigError(f"{path}.kind", f"{show_value(name)} given, no such kind{hint}")
+        raise ConfigError(f"{path}.kind", no_such("kind", name, KINDS))
     return KINDS[name]
 
 
@@ -249,8 +249,7 @@ def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelCon
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
-        hint = suggestion(preset if isinstance(preset, str) else "", kind.presets)
-        raise ConfigError(f"{path}.preset", f"{show_value(preset)} given, no such preset{hint}")
+        raise ConfigError(f"{path}.preset", no_such("preset", preset, kind.presets))
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
 
 

@@ -31,6 +31,7 @@ one of them asks.
 
 # b sentences · m source positions · n target positions · e width of an input · d of a state, dd twice · g four times
 # r rows · v vocabulary or labels
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -204,7 +205,7 @@ class LSTMNModel(RecurrentModel):
 
     def __init__(self, config: LSTMNConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         size, words = config.size, config.embedding
         self.dropout = Dropout(config.dropout)
         if config.reads_source:
@@ -346,50 +347,51 @@ class LSTMNModel(RecurrentModel):
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "translate" or "language-model" for one that writes')
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the paper's formulas that a model of this job and this fusion computes."""
+        config = self.config
+        own = name_additive_stages("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
+        tapes = {
+            "v": ("[h_i; c_i]", "the entries of both tapes"),
+            "Σ a v": ("[h̃_t; c̃_t] = Σ s_i [h_i; c_i]", "what is read off both tapes"),
+        }
+        if config.fusion == "deep":
+            source = name_additive_stages(
+                "[x_t; γ̃_{t−1}]", "γ_j", "p_j", "γ̃_t", "the input, and what was read of the source last"
+            )
+            source["v"] = ("[γ_j; α_j]", "both tapes of the source")
+            source["Σ a v"] = ("[γ̃_t; α̃_t] = Σ p_j [γ_j; α_j]", "what is read off both tapes of the source")
+        else:
+            source = name_additive_stages("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state after this word")
+        last = {"translate": "tanh(W [γ̃_t; h_t])", "language-model": "h_t", "classify": "ReLU(W h̄ + b)"}[config.job]
+        readout = (
+            Reading("gate", "output", "W_r [γ̃_t; x_t] + b", "the gate r_t before its sigmoid", main=False),
+            Reading("attentional", "input", "[γ̃_t; h_t]", "what was read of the source, and the state", main=False),
+            Reading("hidden", "input", "h̄ = Σ h_t / n", "the mean of the hidden tape", main=False),
+            Reading("readout", "input", last, "what the readout reads"),
+        )
+        boxes: dict[str, str] = {}
+        if not config.intra:
+            boxes["cell Layer"] = "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"
+        if config.reads_source and config.writes:
+            boxes[r"encoder\.layers\.\d+ step_lstm$"] = "[h^{(ℓ)}_t; c^{(ℓ)}_t]‖[γ_t; α_t] = [h_t; c_t]"
+            boxes["decoder: softmax$"] = "p(y_t | y_{<t}, x)"
+        if config.fusion == "deep":
+            boxes |= {
+                r"attention\.score\.query": "W_x h^{(ℓ−1)}_t + W_γ̃ γ̃_{t−1}",
+                "decoder: cat$": "[h^{(ℓ−1)}_t; γ̃_{t−1}]",
+                "decoder: cat 2": "[γ̃_t; h^{(ℓ−1)}_t]",
+                "attention sum$": "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]",
+            }
+        return Notation({}, {"intra": own | tapes, "attention": source}, readout, (boxes, BOXES))
+
 
 def layer_state(state: State, layer: int) -> dict[str, Any]:
     """Select the parts of a search's state that belong to one layer, by the layer's own names."""
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
     }
-
-
-def make_notation(config: LSTMNConfig) -> Notation:
-    """Return the paper's formulas that a model of this job and this fusion computes."""
-    own = name_additive_stages("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
-    tapes = {
-        "v": ("[h_i; c_i]", "the entries of both tapes"),
-        "Σ a v": ("[h̃_t; c̃_t] = Σ s_i [h_i; c_i]", "what is read off both tapes"),
-    }
-    if config.fusion == "deep":
-        source = name_additive_stages(
-            "[x_t; γ̃_{t−1}]", "γ_j", "p_j", "γ̃_t", "the input, and what was read of the source last"
-        )
-        source["v"] = ("[γ_j; α_j]", "both tapes of the source")
-        source["Σ a v"] = ("[γ̃_t; α̃_t] = Σ p_j [γ_j; α_j]", "what is read off both tapes of the source")
-    else:
-        source = name_additive_stages("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state after this word")
-    last = {"translate": "tanh(W [γ̃_t; h_t])", "language-model": "h_t", "classify": "ReLU(W h̄ + b)"}[config.job]
-    readout = (
-        Reading("gate", "output", "W_r [γ̃_t; x_t] + b", "the gate r_t before its sigmoid", main=False),
-        Reading("attentional", "input", "[γ̃_t; h_t]", "what was read of the source, and the state", main=False),
-        Reading("hidden", "input", "h̄ = Σ h_t / n", "the mean of the hidden tape", main=False),
-        Reading("readout", "input", last, "what the readout reads"),
-    )
-    boxes: dict[str, str] = {}
-    if not config.intra:
-        boxes["cell Layer"] = "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"
-    if config.job == "translate":
-        boxes[r"encoder\.layers\.\d+ step_lstm$"] = "[h^{(ℓ)}_t; c^{(ℓ)}_t]‖[γ_t; α_t] = [h_t; c_t]"
-        boxes["decoder: softmax$"] = "p(y_t | y_{<t}, x)"
-    if config.fusion == "deep":
-        boxes |= {
-            r"attention\.score\.query": "W_x h^{(ℓ−1)}_t + W_γ̃ γ̃_{t−1}",
-            "decoder: cat$": "[h^{(ℓ−1)}_t; γ̃_{t−1}]",
-            "decoder: cat 2": "[γ̃_t; h^{(ℓ−1)}_t]",
-            "attention sum$": "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]",
-        }
-    return Notation({}, {"intra": own | tapes, "attention": source}, readout, (boxes, BOXES))
 
 
 BOXES = {

@@ -26,6 +26,7 @@ cells as `cells` says.
 
 # b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -82,7 +83,7 @@ class LuongModel(RecurrentModel):
 
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = make_encoder(config, size // 2 if config.bidirectional else size)
@@ -195,6 +196,37 @@ class LuongModel(RecurrentModel):
             row["fed"].copy_(hidden)
         return self.output(self.dropout(hidden)), state
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the paper's formulas, with the score and the window that are asked for."""
+        config = self.config
+        scores = {
+            "dot": "score(h_t, h̄_s) = h_t^⊤ h̄_s",
+            "general": "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s",
+            "concat": "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])",
+            "location": "W_a h_t",
+        }
+        own = {"decoder:attention score$": scores[config.score]}
+        if not config.has_recurrent_encoder:
+            own["begin"] = "W_0 Σ_s h̄_s / m"
+        if config.span == "local-p":
+            own |= {"decoder:attention weights$": "align(h_t, h̄_s)", "decoder:attention gate$": "a_t(s)"}
+        return Notation(
+            {
+                **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
+                "k": ("h̄_j", "the annotation of every source word"),
+                "W k": ("W h̄_j", "the annotation of every source word, projected"),
+                "e": ("e_tj = score(h_t, h̄_j)", ""),
+            },
+            readout=(
+                Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
+                Reading(
+                    "readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"
+                ),
+            ),
+            boxes=(own, BOXES),
+        )
+
 
 class WindowAt(Span):
     """Local-m attention for queries that are each at their own step: the rows of a sentence, side by side."""
@@ -208,34 +240,6 @@ class WindowAt(Span):
 
     def __repr__(self) -> str:
         return f"WindowAt({self.radius}, of {list(self.centres.shape)})"
-
-
-def make_notation(config: LuongConfig) -> Notation:
-    """Return the paper's formulas, with the score and the window that are asked for."""
-    scores = {
-        "dot": "score(h_t, h̄_s) = h_t^⊤ h̄_s",
-        "general": "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s",
-        "concat": "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])",
-        "location": "W_a h_t",
-    }
-    own = {"decoder:attention score$": scores[config.score]}
-    if not config.has_recurrent_encoder:
-        own["begin"] = "W_0 Σ_s h̄_s / m"
-    if config.span == "local-p":
-        own |= {"decoder:attention weights$": "align(h_t, h̄_s)", "decoder:attention gate$": "a_t(s)"}
-    return Notation(
-        {
-            **name_additive_stages("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
-            "k": ("h̄_j", "the annotation of every source word"),
-            "W k": ("W h̄_j", "the annotation of every source word, projected"),
-            "e": ("e_tj = score(h_t, h̄_j)", ""),
-        },
-        readout=(
-            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
-            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
-        ),
-        boxes=(own, BOXES),
-    )
 
 
 BOXES = {

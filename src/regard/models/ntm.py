@@ -26,6 +26,7 @@ learned. Dropout falls on what is read in and before the readout.
 # b sentences or rows · n positions · d width of the controller · g gates · p parts of its state · h heads of a kind
 # hh = 2h heads, those that read before those that write · m slots · w width · s shifts
 # k numbers that say where · v vocabulary · r rows
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -131,7 +132,7 @@ class NTMModel(RecurrentModel):
 
     def __init__(self, config: NTMConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         words, reads = config.embedding, config.heads * config.width
         self.source = nn.Embedding(source, words)
         if config.feed:
@@ -221,36 +222,37 @@ class NTMModel(RecurrentModel):
             state.row[name].copy_(part)
         return self.output(self.dropout(self.features(machine))), state
 
-
-def make_notation(config: NTMConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
-        readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "encoder:input": "x_1 … x_m",
-    "decoder:input": "y_0 … y_{n−1}",
-    "(source|target) Embedding": "x_t",
-    r"controller\.net Linear": "W [x_t; r_{t−1}]",
-    "controller": "h_t",
-    "steer": "k_t, β_t, g_t, s_t, γ_t, e_t, a_t",
-    "content Cosine": "β_t cos(k_t, M_{t−1}(i))",
-    "heads softmax 2": "s_t",
-    "heads softmax": "w^c_t",
-    "heads sigmoid 2": "e_t",
-    "heads sigmoid": "g_t",
-    "lerp": "w^g_t = g_t w^c_t + (1 − g_t) w_{t−1}",
-    "shift": "w̃_t",
-    "softplus": "γ_t",
-    "sharpen": "w_t",
-    "heads mul": "M̃_t",
-    "baddbmm": "M_t",
-    "heads matmul 2": "r_t",
-    "heads matmul": "w_t e_t^⊤",
-    "first_reads": "r_0",
-    "decoder: cat$": "[h_t; r_t]",
-    " softmax$": "p(y_t)",
-}
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas and symbols of the paper."""
+        return Notation(
+            readout=(
+                Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),
+            ),
+            boxes=(
+                {
+                    "encoder:input": "x_1 … x_m",
+                    "decoder:input": "y_0 … y_{n−1}",
+                    "(source|target) Embedding": "x_t",
+                    r"controller\.net Linear": "W [x_t; r_{t−1}]",
+                    "controller": "h_t",
+                    "steer": "k_t, β_t, g_t, s_t, γ_t, e_t, a_t",
+                    "content Cosine": "β_t cos(k_t, M_{t−1}(i))",
+                    "heads softmax 2": "s_t",
+                    "heads softmax": "w^c_t",
+                    "heads sigmoid 2": "e_t",
+                    "heads sigmoid": "g_t",
+                    "lerp": "w^g_t = g_t w^c_t + (1 − g_t) w_{t−1}",
+                    "shift": "w̃_t",
+                    "softplus": "γ_t",
+                    "sharpen": "w_t",
+                    "heads mul": "M̃_t",
+                    "baddbmm": "M_t",
+                    "heads matmul 2": "r_t",
+                    "heads matmul": "w_t e_t^⊤",
+                    "first_reads": "r_0",
+                    "decoder: cat$": "[h_t; r_t]",
+                    " softmax$": "p(y_t)",
+                },
+            ),
+        )

@@ -22,6 +22,8 @@ Dropout falls on embeddings; cells as `cells` says.
 """
 
 # b sentences · m source positions, k = m + 1 places · n target positions · d width · p parts of a state · r rows
+from functools import cached_property
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -48,7 +50,7 @@ class PointerModel(RecurrentModel):
                 f"vocabularies: {source} and {target} pieces given, expected one for both sides "
                 "(tokenizer.joint = true): a pointer network writes words of its source"
             )
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         self.vocabulary = target
         size, words = config.size, config.embedding
         self.words = nn.Embedding(source, words)
@@ -136,6 +138,40 @@ class PointerModel(RecurrentModel):
             state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
         return self.token_log_probs(weights, ids).flatten(0, 1), state
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the formulas and symbols of the paper."""
+        return Notation(
+            {
+                **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+                "W q": ("W₂ d_i", "the decoder's state, projected"),
+                "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
+                "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
+                "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
+                "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
+                "v": ("1_j", "each place is its own value"),
+                "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+            },
+            boxes=(
+                {
+                    "encoder:input": "P_1 … P_m",
+                    "decoder:input": "C_0 … C_{n−1}",
+                    r"forwards\.\d+ Layer": "→e_j",
+                    r"backwards\.\d+ Layer": "←e_j",
+                    "encoder cat$": "e_j = [→e_j; ←e_j]",
+                    r"encoder\.layers\.\d+ Layer": "e_j",
+                    r"decoder\.layers\.\d+ Layer": "d_i",
+                    r"score\.query": "W_2 d_i",
+                    r"score\.key": "W_1 e_j",
+                    " score$": "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)",
+                    " weights$": "p(C_i = j)",
+                    " sum$": "Σ_j p(C_i = j) 1_j",
+                    "scatter_add": "p(y) = Σ_{j: x=y} p(C_i = j)",
+                    "decoder: log$": "log p(y)",
+                },
+            ),
+        )
+
 
 def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
     """Mark the places used up after each word: the first place of that word that was still unused. Never END."""
@@ -143,38 +179,3 @@ def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor
     before = same.tril(-1).sum(-1)  # places of the same token that come first
     counts = (words[..., None] == ids[:, None]).cumsum(1)
     return (before[:, None] < counts) & (ids != END)[:, None]
-
-
-def make_notation(config: PointerConfig) -> Notation:
-    """Return the paper's formulas."""
-    return Notation(
-        {
-            **name_additive_stages("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
-            "W q": ("W₂ d_i", "the decoder's state, projected"),
-            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
-            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
-            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
-            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
-            "v": ("1_j", "each place is its own value"),
-            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
-        },
-        boxes=(BOXES,),
-    )
-
-
-BOXES = {
-    "encoder:input": "P_1 … P_m",
-    "decoder:input": "C_0 … C_{n−1}",
-    r"forwards\.\d+ Layer": "→e_j",
-    r"backwards\.\d+ Layer": "←e_j",
-    "encoder cat$": "e_j = [→e_j; ←e_j]",
-    r"encoder\.layers\.\d+ Layer": "e_j",
-    r"decoder\.layers\.\d+ Layer": "d_i",
-    r"score\.query": "W_2 d_i",
-    r"score\.key": "W_1 e_j",
-    " score$": "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)",
-    " weights$": "p(C_i = j)",
-    " sum$": "Σ_j p(C_i = j) 1_j",
-    "scatter_add": "p(y) = Σ_{j: x=y} p(C_i = j)",
-    "decoder: log$": "log p(y)",
-}

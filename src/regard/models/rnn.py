@@ -18,6 +18,8 @@ start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 """
 
 # b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v words
+from functools import cached_property
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -43,7 +45,7 @@ class RNNModel(RecurrentModel):
 
     def __init__(self, config: RNNConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         size, parts = config.size, PARTS[config.cell]
         every = config.context == "every"
         self.source, self.target = nn.Embedding(source, config.embedding), nn.Embedding(target, config.embedding)
@@ -108,23 +110,23 @@ class RNNModel(RecurrentModel):
             hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
         return self.output(self.dropout(hidden)), state
 
-
-def make_notation(config: RNNConfig) -> Notation:
-    """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
-    words = "the decoder's state after the word just read"
-    if config.context == "start":
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
+        words = "the decoder's state after the word just read"
+        if self.config.context == "start":
+            return Notation(
+                readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),),
+                boxes=(BOXES,),
+            )
         return Notation(
-            readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),),
+            readout=(
+                Reading("decoder.layers.*", "state", "s_t = f(s_{t−1}, [E y_{t−1}; c])", words),
+                Reading("deep", "input", "[s_t; E y_{t−1}; c]", "state, word and the fixed context c", main=False),
+                Reading("readout", "input", "t̃_t = maxout(U s_t + V E y_{t−1} + C c)", "what the readout reads"),
+            ),
             boxes=(BOXES,),
         )
-    return Notation(
-        readout=(
-            Reading("decoder.layers.*", "state", "s_t = f(s_{t−1}, [E y_{t−1}; c])", words),
-            Reading("deep", "input", "[s_t; E y_{t−1}; c]", "state, word and the fixed context c", main=False),
-            Reading("readout", "input", "t̃_t = maxout(U s_t + V E y_{t−1} + C c)", "what the readout reads"),
-        ),
-        boxes=(BOXES,),
-    )
 
 
 BOXES = {

@@ -24,6 +24,8 @@ loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
+from functools import cached_property
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -81,7 +83,7 @@ class RNNSearchModel(RecurrentModel):
 
     def __init__(self, config: RNNSearchConfig, source: int, target: int):
         super().__init__()
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = make_encoder(config, size)
@@ -200,28 +202,32 @@ class RNNSearchModel(RecurrentModel):
         read = before if self.config.output == "previous" else after
         return self.output(self.deep_output(read[:, 0], words, context)), state
 
-
-def make_notation(config: RNNSearchConfig) -> Notation:
-    """Return the paper's formulas, with the state that the readout reads."""
-    state = "s_{i−1}" if config.output == "previous" else "s_i"
-    own = {"decoder: cat": "[s_{i−1}; E y_{i−1}; c_i]"} if config.output == "previous" else {}
-    if not config.has_recurrent_encoder:
-        own["begin"] = "W_s Σ_j h_j / m"
-    elif not config.bidirectional:
-        own["begin"] = "W_s h_m"
-    return Notation(
-        name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
-        readout=(
-            Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state after this step"),
-            Reading(
-                "deep", "input", f"[{state}; E y_{{i−1}}; c_i]", "state, word and context side by side", main=False
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the paper's formulas, with the state that the readout reads."""
+        config = self.config
+        state = "s_{i−1}" if config.output == "previous" else "s_i"
+        own = {"decoder: cat": "[s_{i−1}; E y_{i−1}; c_i]"} if config.output == "previous" else {}
+        if not config.has_recurrent_encoder:
+            own["begin"] = "W_s Σ_j h_j / m"
+        elif not config.bidirectional:
+            own["begin"] = "W_s h_m"
+        return Notation(
+            name_additive_stages("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
+            readout=(
+                Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state after this step"),
+                Reading(
+                    "deep", "input", f"[{state}; E y_{{i−1}}; c_i]", "state, word and context side by side", main=False
+                ),
+                Reading(
+                    "readout",
+                    "input",
+                    f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)",
+                    "what the readout reads",
+                ),
             ),
-            Reading(
-                "readout", "input", f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)", "what the readout reads"
-            ),
-        ),
-        boxes=(own, BOXES),
-    )
+            boxes=(own, BOXES),
+        )
 
 
 BOXES = {

@@ -10,6 +10,7 @@ toolkits differ in small things: `activation`, the order of `sines`, `scale_embe
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
-    LONGEST,
+    MAX_KEYS,
     Additive,
     Alibi,
     Decoder,
@@ -54,7 +55,7 @@ class TransformerModel(Model):
         super().__init__()
         if config.tied == "all" and source != target:
             raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
-        self.config, self.notation = config, make_notation(config)
+        self.config = config
         self.limit = config.known_positions()
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
         form: dict[str, Any] = {
@@ -98,7 +99,7 @@ class TransformerModel(Model):
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
-        if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
+        if source.ids.is_cuda and source.ids.ndim == 2 and n <= MAX_KEYS:
             # Of few words a mask is there at once; a kernel for windows would be compiled first.
             place = torch.arange(n, device=source.ids.device)
             return Mask((place[:, None] - place).abs() <= reach)
@@ -142,6 +143,11 @@ class TransformerModel(Model):
         """Return the ids whose embeddings the decoder reads: a target may begin with END's."""
         return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
 
+    @cached_property
+    def notation(self) -> Notation:
+        """Return the symbols of the paper; its formulas are those of attention in general."""
+        return Notation(boxes=(name_activation(self.config), BOXES))
+
 
 def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
     """Make a factory of a head's score from its width; None for the default of heads, the scaled dot product."""
@@ -160,11 +166,6 @@ def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
     if config.mixing == "convolution":
         return lambda: Convolution(config.size, window_radius(config))
     return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
-
-
-def make_notation(config: TransformerConfig) -> Notation:
-    """Return the symbols of the paper; its formulas are those of attention in general."""
-    return Notation(boxes=(name_activation(config), BOXES))
 
 
 BOXES = {

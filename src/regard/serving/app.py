@@ -16,12 +16,20 @@ from regard import __version__
 from regard.decoding import Options
 from regard.errors import RegardError
 from regard.serving import requests
-from regard.serving.answers import OUT_OF_MEMORY, error_of, respond
-from regard.serving.guard import Guard, adapt
-from regard.serving.libretranslate.errors import is_protocol_path
+from regard.serving.errors import (
+    OUT_OF_MEMORY,
+    ApiError,
+    InvalidValueError,
+    TooLargeError,
+    adapt,
+    error_of,
+    is_protocol_path,
+    respond,
+)
+from regard.serving.guard import Guard
 from regard.serving.libretranslate.routes import Routes
 from regard.serving.page import add_page
-from regard.serving.schemas import describe_route
+from regard.serving.requests import describe_route
 from regard.serving.service import Service
 
 GONE = 499  # the client has closed the connection
@@ -47,80 +55,46 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     async def leave(request: Request, error: ClientDisconnect) -> Response:  # while its body was read
         return Response(status_code=GONE)
 
-    async def read(request: Request, cls: type, form: type | None = None) -> tuple[Any, Options, dict[str, Any], Any]:
-        """The fields of a request, the options of its search, those it names, and the pictures where it is a form."""
-        parsed: Any
-        if form is not None and is_form(request):
-            table, files = await read_upload(request, service)
-            parsed, options = requests.parse_request(form, table, settings)
-        else:
-            table, files = requests.read_json(await request.body()), []
-            parsed, options = requests.parse_request(cls, table, settings)
-            if settings.log_texts:
-                requests.log_texts(request.url.path, table)
-        # The options that it does not name have a task's own defaults.
-        return parsed, options, {name: getattr(options, name) for name in table if hasattr(Options, name)}, files
-
-    @app.post("/v1/translate", **describe_route("translate", requests.TranslateRequest, settings))
-    async def translate(request: Request) -> Response:
-        parsed, options, _, _ = await read(request, requests.TranslateRequest)
-        if parsed.stream:
-            return await stream(service, service.translate_stream(parsed, options))
-        return await finish(service, request, service.translate(parsed, options))
-
-    @app.post("/v1/sample", **describe_route("sample", requests.SampleRequest, settings))
-    async def sample(request: Request) -> Response:
-        parsed, _, given, _ = await read(request, requests.SampleRequest)
-        if parsed.count > settings.texts:
-            message = f"count: {parsed.count:,} given, expected at most {settings.texts:,} on this server"
-            raise requests.InvalidValueError(message, "count")
-        if parsed.stream:
-            return await stream(service, service.sample_stream(parsed, given))
-        return await finish(service, request, service.sample(parsed, given))
-
-    @app.post("/v1/score", **describe_route("score", requests.ScoreRequest, settings))
-    async def score(request: Request) -> Response:
-        parsed, _, _, _ = await read(request, requests.ScoreRequest)
-        require_texts(parsed.texts)
-        return await finish(service, request, service.score(parsed))
-
-    @app.post("/v1/align", **describe_route("align", requests.AlignRequest, settings))
-    async def align(request: Request) -> Response:
-        parsed, _, _, _ = await read(request, requests.AlignRequest)
-        require_texts(parsed.texts)
-        return await finish(service, request, service.align(parsed))
-
-    @app.post("/v1/look", **describe_route("look", requests.LookRequest, settings), dependencies=forms)
-    async def look(request: Request) -> Response:
-        parsed, _, given, files = await read(request, requests.LookRequest, requests.LookRequest)
-        work = service.look_at_picture(parsed, files, given) if files else service.look(parsed, given)
-        return await finish(service, request, work)
-
-    @app.post("/v1/classify", **describe_route("classify", requests.ClassifyRequest, settings), dependencies=forms)
-    async def classify(request: Request) -> Response:
-        parsed, _, _, files = await read(request, requests.ClassifyRequest, requests.CaptionRequest)
-        if files:
-            return await finish(service, request, service.classify(parsed.model, files=files))
-        require_texts(parsed.texts)
-        return await finish(service, request, service.classify(parsed.model, parsed.texts))
-
-    @app.post("/v1/caption", **describe_route("caption", requests.CaptionRequest, settings), dependencies=forms)
-    async def caption(request: Request) -> Response:
-        if not is_form(request):
+    async def read(request: Request, cls: type, upload: type | None) -> requests.ActionRequest:
+        """Read the fields of a request, and its pictures where it is a form."""
+        files: list[requests.File] = []
+        if upload is not None and is_form(request):
+            cls, (table, files) = upload, await read_upload(request, service)
+        elif cls is upload is requests.CaptionRequest:
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
-            raise requests.ApiError(415, "wrong_type", message, "Content-Type")
-        parsed, options, _, files = await read(request, requests.CaptionRequest, requests.CaptionRequest)
-        return await finish(service, request, service.caption(parsed.model, files, options))
+            raise ApiError(415, "wrong_type", message, "Content-Type")
+        else:
+            table = requests.read_json(await request.body())
+        fields: Any
+        fields, options = requests.parse_request(cls, table, settings)
+        if settings.log_texts and not files:
+            requests.log_texts(request.url.path, table)
+        given = {name: getattr(options, name) for name in table if hasattr(Options, name)}
+        return requests.ActionRequest(fields, options, given, files)
 
-    @app.get("/v1/models", **describe_route("models", None, settings))
+    def add_action(name: str, cls: type, upload: type | None) -> None:
+        async def answer(request: Request) -> Response:
+            asked = await read(request, cls, upload)
+            if getattr(asked.fields, "stream", False):
+                return await stream(service, getattr(service, f"{name}_stream")(asked))
+            return await finish(service, request, getattr(service, name)(asked))
+
+        dependencies = [] if upload is None else forms
+        described = describe_route(name, settings)
+        app.add_api_route(f"/v1/{name}", answer, methods=["POST"], dependencies=dependencies, **described)
+
+    for name, (cls, upload) in requests.ACTIONS.items():
+        add_action(name, cls, upload)
+
+    @app.get("/v1/models", **describe_route("models", settings))
     async def models() -> Response:
         return JSONResponse({"models": [model.card for model in service.models.values()]})
 
-    @app.get("/livez", **describe_route("livez", None, settings))
+    @app.get("/livez", **describe_route("livez", settings))
     async def live() -> Response:
         return JSONResponse({"status": "alive"})
 
-    @app.get("/readyz", **describe_route("readyz", None, settings))
+    @app.get("/readyz", **describe_route("readyz", settings))
     async def ready() -> Response:
         states = {
             name: "loading"
@@ -133,7 +107,7 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         state = "draining" if service.draining else "ready" if service.ready else "not ready"
         return JSONResponse({"status": state, "models": states}, 200 if service.ready else 503)
 
-    @app.get("/metrics", **describe_route("metrics", None, settings))
+    @app.get("/metrics", **describe_route("metrics", settings))
     async def metrics() -> Response:
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -156,7 +130,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and not is_protocol_path(path):
         code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
         message = f"{request.method} {path}: {str(error.detail).lower()}"
-        error = requests.ApiError(error.status_code, code, message, headers=error.headers)
+        error = ApiError(error.status_code, code, message, headers=error.headers)
     return respond(adapt(path, error))
 
 
@@ -173,12 +147,6 @@ def is_form(request: Request) -> bool:
     return request.headers.get("content-type", "").lower().startswith("multipart/")
 
 
-def require_texts(texts: tuple[str, ...]) -> None:
-    """Refuse a request without texts."""
-    if not texts:
-        raise requests.InvalidValueError("texts: missing, expected a list of texts", "texts")
-
-
 async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
     """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free."""
     task = asyncio.create_task(work)
@@ -191,7 +159,7 @@ async def finish(service: Service, request: Request, work: Coroutine[Any, Any, d
             raise deadline(service)
         answer = task.result()
         return Response(
-            await service.apart(len(answer.get("results", ())), dump, answer), media_type="application/json"
+            await service.run_in_thread(len(answer.get("results", ())), dump, answer), media_type="application/json"
         )
     finally:
         for each in (task, gone):
@@ -204,10 +172,10 @@ def dump(answer: dict[str, Any]) -> bytes:
     return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def deadline(service: Service) -> requests.ApiError:
-    """The answer to a request that takes too long."""
+def deadline(service: Service) -> ApiError:
+    """Build the answer to a request that takes too long."""
     message = f"the request took more than {service.settings.seconds:g} s; send less at once, or try again"
-    return requests.ApiError(504, "deadline", message)
+    return ApiError(504, "deadline", message)
 
 
 async def wait_until_gone(request: Request) -> None:
@@ -246,11 +214,11 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
 
 
 def event_of(name: str, data: dict[str, Any]) -> bytes:
-    """A server-sent event."""
+    """Write a server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
 
 
-async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[requests.File]]:
     """Read the fields and the pictures of a form."""
     settings = service.settings
     limits = {"max_files": settings.pictures + 1, "max_fields": 100, "max_part_size": settings.body_bytes}
@@ -259,26 +227,26 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     except HTTPException as error:
         if "files" in error.detail.lower():
             message = f"pictures: more than {settings.pictures + 1} given, expected at most {settings.pictures}"
-            raise requests.TooLargeError(message, "pictures") from None
+            raise TooLargeError(message, "pictures") from None
         raise
-    files: list[tuple[str, Any]] = []
+    files: list[requests.File] = []
     table: dict[str, Any] = {}
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
             if name in table:
-                raise requests.InvalidValueError(f"{name[:80]}: given twice, expected one value", name[:80])
+                raise InvalidValueError(f"{name[:80]}: given twice, expected one value", name[:80])
             table[name] = read_field(str(value))
             continue
         if name != "pictures":
-            raise requests.InvalidValueError(f"{name[:80]}: no such part, expected pictures", name[:80])
+            raise InvalidValueError(f"{name[:80]}: no such part, expected pictures", name[:80])
         if (value.size or 0) > settings.picture_bytes:
             message = f"pictures: {value.size:,} bytes given, expected at most {settings.picture_bytes:,} a picture"
-            raise requests.TooLargeError(message, "pictures")
+            raise TooLargeError(message, "pictures")
         files.append((f"pictures[{len(files)}]", value.file))
     if not files:
-        raise requests.InvalidValueError("pictures: missing, expected at least one file", "pictures")
+        raise InvalidValueError("pictures: missing, expected at least one file", "pictures")
     if len(files) > settings.pictures:
-        raise requests.TooLargeError(f"pictures: {len(files)} given, expected at most {settings.pictures}", "pictures")
+        raise TooLargeError(f"pictures: {len(files)} given, expected at most {settings.pictures}", "pictures")
     return table, files
 
 

@@ -152,7 +152,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def explain(error: OSError, host: str, port: int) -> str:
-    """Why an address cannot be listened on, and what to do."""
+    """Say why an address cannot be listened on, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return f"--port: {port} on {host} is in use; stop what listens there, or choose another port (0: any free one)"
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -163,7 +163,7 @@ def explain(error: OSError, host: str, port: int) -> str:
 
 
 def fit_descriptors(connections: int) -> int:
-    """How many connections this process has descriptors for; its soft limit is raised as far as that needs."""
+    """Return how many connections have descriptors; raise the process's soft limit as far as they need."""
     if sys.platform != "win32":  # which has no such limit
         import resource
 
@@ -341,7 +341,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(408, "request_timeout", message)
 
     def hurry(self) -> None:
-        """The server stops: a request that is on its way has a moment to arrive."""
+        """Give a request that is on its way a moment to arrive: the server stops."""
         if self.phase != IDLE and not self.stopped:
             self.seconds = min(DRAIN, self.seconds)
             self.set_timer(self.seconds)

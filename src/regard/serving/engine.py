@@ -14,6 +14,7 @@ by step, in turn with the rest. On a CPU everything is.
 """
 
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -82,29 +83,24 @@ class Engine:
 
     # ---- before the first request
 
+    @torch.no_grad()
     def warm(self, example: Any) -> None:
         """Capture every graph, and search once for an example; nothing, where there is none."""
         if example is None:
             return
         if self.device.type == "cuda" and self.model.replays and isinstance(example, list):
-            with torch.no_grad():
-                self.capture_all()
+            model = to_bfloat16(self.model) if self.half else self.model
+            classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
+            room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
+            for keys, beam in itertools.product(classes, BEAMS):
+                self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
         for beam in BEAMS:
             self.add([Job(example, Options(beam=beam, longest=3))])
             while self.active:
                 self.advance()
 
-    def capture_all(self) -> None:
-        """Capture the graphs of all classes of length."""
-        model = to_bfloat16(self.model) if self.half else self.model
-        classes = sorted({length_class(length) for length in range(1, self.longest + 1)})
-        room = torch.cuda.mem_get_info(self.device)[0] * self.memory / len(classes)
-        for keys in classes:
-            for beam in BEAMS:
-                self.slots[keys, beam] = self.capture(model, keys, beam, int(room * SHARES[beam]))
-
     def capture(self, model: Model, keys: int, beam: int, room: int) -> list[SlotBatch]:
-        """The graphs of a class of length, of more and more slots as far as there is memory for."""
+        """Capture the graphs of a class of length, of more and more slots as far as there is memory for."""
         size = output_limit(model, keys, Options(), 0) + 1
         batches: list[SlotBatch] = []
         for count, (together, depth) in SLOTS.items():
@@ -124,7 +120,7 @@ class Engine:
         return bool(self.busy) or bool(self.ended)
 
     def room(self, bulk: bool) -> int:
-        """What jobs of short requests, or of long ones, may cost that are added now."""
+        """Return what jobs of short requests, or of long ones, may cost that are added now."""
         budget = HOST_BUDGET if self.search is None else WHOLE_BUDGET
         return (SLOT_BUDGET if self.slots else budget[bulk]) - self.costs[bulk]
 
@@ -148,7 +144,7 @@ class Engine:
             batch.add(job)
 
     def batch_of(self, job: Job, together: int = 1) -> RunningBatch:
-        """The slots that serve a job, which comes with others, or the batch on the host.
+        """Choose the slots that serve a job, which comes with others, or the batch on the host.
 
         Two graphs in turn are slower than one. So sentences of long requests go to a graph that runs, if all have room
         there that come with them, greedy ones beside a beam's many; and those of short ones to the smallest, unless
@@ -171,7 +167,7 @@ class Engine:
         return self.host[key]
 
     def in_slots(self, job: Job) -> bool:
-        """Whether a job is one for slots."""
+        """Return whether a job is one for slots."""
         options = job.options
         if not self.slots or not isinstance(job.source, list) or host_features(options) or options.beam > BEAMS[-1]:
             return False
@@ -207,7 +203,7 @@ class Engine:
         return batch
 
     def advance(self) -> list[Update]:
-        """The next batch's turn; what has ended, and what is certain so far of what streams."""
+        """Take the next batch's turn; return what has ended, and what is certain so far of what streams."""
         updates, self.ended = self.ended, []
         batch, orders = self.next_turn()
         if batch is None:
@@ -215,7 +211,8 @@ class Engine:
         start, requests = time.perf_counter(), max(1, len(batch.members))
         with self.without_gradients():
             if orders:
-                updates += self.end(batch, batch.advance())
+                if ended := batch.advance():
+                    updates += self.end(batch, ended)
                 batch.time += 0.0 if batch.ordered else (time.perf_counter() - start) / requests
             else:
                 for each in list(self.busy):  # while the device is busy
@@ -226,13 +223,13 @@ class Engine:
                 self.waited = time.perf_counter()
                 batch.time += (self.waited - began) / requests
             if batch.streaming:
-                updates += batch.written()
+                updates += batch.partial_tokens()
         if not batch.members:
             self.close(batch)
         return updates
 
     def next_turn(self) -> tuple[RunningBatch | None, bool]:
-        """The batch whose turn it is, and whether it is to order steps, or to wait for those that it has ordered.
+        """Choose the batch whose turn it is, and whether it orders steps, or waits for those that it has ordered.
 
         It is the one that has had the least time; where that has ordered enough, another that is hardly ahead of it. If
         there is none of these, what was ordered first is waited for. Beside short requests, long ones order one burst

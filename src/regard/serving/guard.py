@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.serving.answers import error_of, respond
 from regard.serving.connection import REFUSAL
-from regard.serving.libretranslate.errors import is_open_path, is_protocol_path, to_protocol
+from regard.serving.errors import FAULT, ApiError, TooLargeError, adapt, is_open_path, is_protocol_path, respond
 from regard.serving.page import FRAME, PAGE
-from regard.serving.requests import ApiError, TooLargeError
+from regard.serving.requests import ACTIONS
 from regard.serving.service import Service
 
 Message = MutableMapping[str, Any]
@@ -25,8 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # Without a key, and while the server drains; the page asks for a key when it needs one.
 OPEN = (PAGE, FRAME, "/livez", "/readyz", "/metrics", "/openapi.json")
-FAULT = "a fault of the server; see its log"
-UPLOADS = ("/v1/caption", "/v1/classify", "/v1/look")
+UPLOADS = {f"/v1/{name}" for name, (_, upload) in ACTIONS.items() if upload is not None}
 HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_.-]{1,255}))(?::(?P<port>[0-9]{1,5})?)?", re.ASCII
 )
@@ -154,10 +152,10 @@ class Guard:
         most = settings.body_bytes
         if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
             most += settings.pictures * settings.picture_bytes
-        error = TooLargeError(f"the body is larger than {most:,} bytes, the most that is allowed")
+        too_large = f"the body is larger than {most:,} bytes, the most that is allowed"
         length = headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > most):
-            raise error
+            raise TooLargeError(too_large)
         count = 0
 
         async def receive_limited() -> Message:
@@ -170,19 +168,14 @@ class Guard:
                 raise ApiError(status, code, problem, headers={"Connection": "close"})
             count += len(message.get("body", b""))
             if count > most:
-                raise error
+                raise TooLargeError(too_large)
             return message
 
         return receive_limited
 
 
-def adapt(path: str, error: Exception) -> ApiError:
-    """The answer to an error, in the form of the protocol that a path belongs to."""
-    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
-
-
 def stopping(message: str) -> ApiError:
-    """The answer of a server that ends."""
+    """Build the answer of a server that ends."""
     return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
 
 
@@ -195,7 +188,7 @@ def host_name(host: str) -> str | None:
 
 
 def read_key(value: str | None) -> str | None:
-    """A key as it was sent: the bytes of a header are UTF-8, or else Latin-1."""
+    """Decode a key: the bytes of a header are UTF-8, or else Latin-1."""
     try:
         return None if value is None else value.encode("latin-1").decode()
     except UnicodeDecodeError:

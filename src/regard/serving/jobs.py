@@ -144,7 +144,7 @@ class JobQueue:
             self.wake()
 
     def take(self, bulk: bool, room: int, idle: bool) -> list[Job]:
-        """The next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
+        """Take the next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
         jobs: list[Job] = []
         with self.changed:
             queue = self.requests[bulk]
@@ -164,12 +164,12 @@ class JobQueue:
         return jobs
 
     def take_call(self) -> tuple[Callable[[Any], Any], Future] | None:
-        """The next call, if there is one."""
+        """Take the next call, if there is one."""
         with self.changed:
             return self.calls.popleft() if self.calls else None
 
     def take_cancelled(self, own: Iterable[Job]) -> list[Job]:
-        """Those of a worker's own jobs that were cancelled."""
+        """Take those of a worker's own jobs that were cancelled."""
         if not self.cancelled:
             return []
         with self.changed:

@@ -1,33 +1,38 @@
 """The models that are served: each with its queue, its workers and what people are told of it, and their figures."""
 
+import asyncio
 import functools
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from regard.data import run_languages, unknown_words
-from regard.decoding import Processes, first_model
+from regard.data import Tokenizers, run_languages, unknown_words
+from regard.decoding import Options, Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
-from regard.run import Run, load, read_tokenizer, surround_run
+from regard.run import Run, load, read_tokenizer
+from regard.serving.errors import ApiError, WorkerError
 from regard.serving.jobs import JobQueue, Update
 from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, WorkerError, longest_source
+from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, call_between, longest_source
 from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 
 log = logging.getLogger("regard.serving")
+T = TypeVar("T")
 Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
+CALLED = 16  # items that a worker scores, aligns or labels between two steps of searches
 PAIRS = 1_000  # of languages, whose tokenizers are kept
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms
 WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
@@ -51,7 +56,7 @@ class ServedModel:
         self.device_type = "cuda" if "cuda" in types else next(iter(types))
         self.opened: Run | None = None
         self.card: dict[str, Any] = {}
-        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Run]] = {}  # what is around texts, and the run
+        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Tokenizers]] = {}  # what is around texts
 
     def start(self) -> None:
         """Start the workers, and wait until all are ready; an error of one is raised, and ends the others."""
@@ -73,9 +78,12 @@ class ServedModel:
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
         self.actions = frozenset(run.task.actions)
+        self.check_options = run.engine.check if self.settings.engine != "regard" else accept
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
+        if not (self.reads_pictures and "classify" in self.actions):  # labels of pictures need no words
+            self.tokenizers = run.tokenizers
         self.has_source = run.settings.row.has_source
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
@@ -125,20 +133,20 @@ class ServedModel:
         """List the words of each text that did not occur in training."""
         return [self.unknown_words.list_words(text) for text in texts]
 
-    def run_between(self, languages: Languages) -> Run:
-        """The run as it is for two languages; a CommandError names one that the model does not know."""
-        return self.run if languages == NONE else self.choose(languages)[1]
+    def tokenizers_between(self, languages: Languages) -> Tokenizers:
+        """Return the tokenizers for two languages; a CommandError names one that the model does not know."""
+        return self.tokenizers if languages == NONE else self.choose(languages)[1]
 
-    def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Run]:
-        """Find what stands around texts of two languages, and make the run with it."""
+    def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Tokenizers]:
+        """Find what stands around texts of two languages, and the tokenizers with it."""
         if languages not in self.between:
             self.run.require("translate")
             around = run_languages.choose_languages(
-                self.run.tokenizers, *languages, flags=("source_language", "target_language")
+                self.tokenizers, *languages, flags=("source_language", "target_language")
             )
             if len(self.between) >= PAIRS:
                 self.between.clear()
-            self.between[languages] = around, surround_run(self.run, around)
+            self.between[languages] = around, self.tokenizers.surround(**around)
         return self.between[languages]
 
     @property
@@ -161,6 +169,38 @@ class ServedModel:
         """CUDA graphs that were captured."""
         return sum(worker.captures for worker in self.workers)
 
+    def admit(self, jobs: int) -> None:
+        """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
+        self.require_worker()
+        waiting = self.queue.waiting + len(self.queue.calls)
+        if waiting and waiting + jobs > self.settings.waiting:
+            rate = self.counters.rate
+            seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
+            message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
+            raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
+
+    def require_worker(self) -> None:
+        """Refuse what would wait for a worker that is gone."""
+        if not self.ready_workers:
+            raise ApiError(503, "worker_stopped", f"{self.name}: its worker has stopped; see the server's log")
+
+    async def call(self, function: Callable[[Run], T], languages: Languages = NONE) -> T:
+        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
+        self.require_worker()
+        if languages != NONE:
+            function = functools.partial(call_between, function=function, around=self.choose(languages)[0])
+        return await asyncio.wrap_future(self.queue.call(function))
+
+    async def call_in_parts(
+        self, function: Callable[..., Any], languages: Languages = NONE, **lists: Sequence[Any]
+    ) -> list[Any]:
+        """Have a worker call a function for some items of each list at a time, between two steps of searches."""
+        results = []
+        for first in range(0, len(next(iter(lists.values()))), CALLED):
+            some = {name: list(each[first : first + CALLED]) for name, each in lists.items()}
+            results += await self.call(functools.partial(function, **some), languages)
+        return results
+
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
         if not any(worker.ready for worker in self.workers):
@@ -179,6 +219,10 @@ class ServedModel:
         return versions(self.folders) != self.version
 
 
+def accept(options: Options) -> None:
+    """Refuse no options of a search: Regard's own serves them all, or says why not when it begins."""
+
+
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
     """Open the run of a model on a device, for the engine that is to search."""
     run: Run
@@ -195,7 +239,7 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
 
 
 def worker_class(workers: str, device: str) -> type[Worker]:
-    """The form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
+    """Choose the form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
     if workers == "auto":
         workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
     if workers == "process" and sys.platform == "win32":

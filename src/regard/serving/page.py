@@ -39,7 +39,7 @@ def add_page(app: FastAPI, settings: ServeSettings) -> None:
 
 
 def show(text: str, headers: Mapping[str, str]) -> Any:
-    """A route that answers with a document, or says that the browser has it already."""
+    """Make a route that answers with a document, or says that the browser has it already."""
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:20]}"'
 
     async def answer(request: Request) -> Response:
@@ -54,7 +54,7 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
     """Build the page of a server, and the headers that it is sent with."""
     script = page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
     style = "".join(read_static(f"{name}.css") for name in STYLES)
-    told = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
+    limits = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
     rules = {
         "short": sentence_split.SHORT.pattern,
         "closing": sentence_split.CLOSING,
@@ -63,7 +63,7 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
         "quotes": sentence_split.QUOTES,
     }
     # As ASCII and without "<": nothing in it can end the element that holds it.
-    embedded = json.dumps({"limits": told, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")
+    embedded = json.dumps({"limits": limits, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")
     text = read_static("page.html")
     for name, value in (("style", style), ("settings", embedded), ("script", script)):
         text = text.replace(f"<!-- {name} -->", value, 1)

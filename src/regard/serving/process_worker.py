@@ -4,10 +4,10 @@ On this side such a worker takes from its queue what a thread of the same kind w
 sent, so that the queue and the limits are those of this process, and nothing has to be asked for. Two threads work for
 it: one sends, one takes what comes back, so that neither side can keep the other from going on.
 
-The process is started with the number of a socket that is open in both. The first message is a `Plan`, and is answered
-with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has captured, or
-with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one turn, or of a
-call. The process ends when it is told to, or the other end is closed.
+The process is started with the number of a socket that is open in both. The first messages say what to open, and are
+answered with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has
+captured, or with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
+turn, or of a call. The process ends when it is told to, or the other end is closed.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -35,9 +34,10 @@ from regard.errors import RegardError
 from regard.machine import settle_memory
 from regard.run import Run
 from regard.serving.engine import Engine
+from regard.serving.errors import WorkerError
 from regard.serving.jobs import Job, Update
 from regard.serving.settings import LOG_FORMAT, ServeSettings
-from regard.serving.worker import STOPPED, CallOutcome, Order, Worker, WorkerError, open_engine, take_turns
+from regard.serving.worker import STOPPED, CallOutcome, Order, Worker, open_engine, take_turns
 
 # What is on the path here is there, too: a plugin may lie beside the program.
 PROGRAM = """import json, sys
@@ -48,19 +48,6 @@ main(int(sys.argv[1]))"""
 SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 WATCH = 1.0  # seconds between two looks for the process that started this one
 log = logging.getLogger("regard.serving")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a process opens, and how."""
-
-    name: str  # of the worker, in the log
-    device: str
-    open_run: Callable[[str], Run]
-    settings: ServeSettings
-    threads: int  # for computing on a CPU
-    log_level: int
-    parent: int  # the process that started it
 
 
 class Report(NamedTuple):
@@ -147,9 +134,8 @@ class ProcessWorker(Worker):
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 other.close()
-            level = log.getEffectiveLevel()
-            threads = torch.get_num_threads()
-            connection.send(Plan(self.name, self.device, self.open_run, self.settings, threads, level, os.getpid()))
+            connection.send((torch.get_num_threads(), log.getEffectiveLevel(), os.getpid()))
+            connection.send((self.name, self.device, self.open_run, self.settings))
             return connection
 
     # ---- one thread sends
@@ -185,7 +171,7 @@ class ProcessWorker(Worker):
             connection.send_bytes(message)
 
     def take_jobs(self, bulk: bool) -> list[tuple[Any, ...]]:
-        """The next jobs of short requests, or of long ones, as an order has them."""
+        """Take the next jobs of short requests, or of long ones, as an order has them."""
         with self.lock:
             room, idle = self.budgets[bulk] - self.costs[bulk], not self.costs[bulk]
         if room <= 0 and not idle:
@@ -201,7 +187,7 @@ class ProcessWorker(Worker):
         ]
 
     def take_cancelled(self) -> list[int]:
-        """The numbers of jobs that were cancelled after they had been sent."""
+        """Take the numbers of jobs that were cancelled after they had been sent."""
         if not self.queue.cancelled:
             return []
         with self.lock:
@@ -316,7 +302,7 @@ def load_and_call(run: Run, call: bytes) -> Any:
 
 
 def portable(error: Exception) -> Exception:
-    """An error that another process can raise; one that is nobody's mistake says where it came from."""
+    """Return an error that another process can raise; a fault of the server says where it came from."""
     if not isinstance(error, RegardError):
         error.add_note("".join(traceback.format_exception(error)))
     try:
@@ -336,19 +322,21 @@ def watch_parent(parent: int) -> None:
 def main(descriptor: int) -> None:
     """Work for the process that has the other end of a socket."""
     connection = Connection(descriptor)
-    plan: Plan = connection.recv()
+    threads, level, parent = connection.recv()
     logging.basicConfig(**LOG_FORMAT)
-    log.setLevel(plan.log_level)
-    threading.Thread(target=watch_parent, args=(plan.parent,), daemon=True).start()
-    torch.set_num_threads(plan.threads)
-    serve(connection, plan)
+    log.setLevel(level)
+    threading.Thread(target=watch_parent, args=(parent,), daemon=True).start()
+    torch.set_num_threads(threads)
+    serve(connection, *connection.recv())
 
 
-def serve(connection: Connection, plan: Plan) -> None:
-    """Open what the plan says, and work; what is wrong with it is sent."""
+def serve(
+    connection: Connection, name: str, device: str, open_run: Callable[[str], Run], settings: ServeSettings
+) -> None:
+    """Open a run, and work; what is wrong with it is sent."""
     try:
-        run = plan.open_run(plan.device)
-        with open_engine(run, plan.settings) as engine:
+        run = open_run(device)
+        with open_engine(run, settings) as engine:
             settle_memory()
             budgets = {bulk: engine.room(bulk) for bulk in (False, True)}
             connection.send((budgets, engine.captures))
@@ -358,6 +346,6 @@ def serve(connection: Connection, plan: Plan) -> None:
         return
     except Exception as error:
         if not isinstance(error, RegardError):
-            log.exception("%s: the worker has stopped", plan.name)
+            log.exception("%s: the worker has stopped", name)
         with contextlib.suppress(OSError):
             connection.send(portable(error))

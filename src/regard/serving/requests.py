@@ -1,7 +1,8 @@
-"""Requests as dataclasses: what may be sent to each route, checked in the words of the command line.
+"""Requests as dataclasses: what may be sent to each route, checked in the words of the command line, and described.
 
 A request is JSON. Its fields are checked by `regard.config.parse`, as the keys of a configuration are, and its schema
-is made from the same declarations.
+is made from the same declarations. What of OpenAPI does not hang on a server's settings is data: openapi.toml has the
+words, an example of a request and the form of the answer of each route.
 """
 
 import dataclasses
@@ -9,57 +10,38 @@ import functools
 import json
 import logging
 import re
+import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from importlib import resources
+from typing import Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
 
 from regard.config import option, parse, show_value, suggestion
 from regard.decoding import Options
-from regard.errors import ConfigError, RegardError
+from regard.errors import ConfigError
+from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
 
 T = TypeVar("T")
+File = tuple[str, Any]  # what an uploaded picture is called in a message, and what it is read from
 LISTS = ("texts", "prefixes", "targets")  # fields of texts
 ONE_TEXT = ("prefix", "text", "target")
 EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "deu_Latn")}  # of fields
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
-# Options of the search, and the settings of a server that limit them.
-LIMITS = {"beam": "beam", "nbest": "beam", "longest": "output_tokens", "shortest": "output_tokens"}
-LONGEST = 100_000  # characters of a line
+# Numbers that are asked for, and the settings of a server that limit them.
+LIMITS = {
+    "beam": "beam",
+    "nbest": "beam",
+    "longest": "output_tokens",
+    "shortest": "output_tokens",
+    "count": "texts",
+}
+LOG_CHARACTERS = 100_000  # of a line of the log
 SECRET = re.compile(r"key|token|secret|password|authori[sz]ation|credential", re.IGNORECASE)
 HIDDEN = "(not logged)"
 log = logging.getLogger("regard.serving")
-
-
-class ApiError(RegardError):
-    """A request that is not answered: the status, a code for programs, and a sentence for people."""
-
-    def __init__(
-        self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
-    ):
-        super().__init__(message)
-        self.status, self.code, self.field, self.headers = status, code, field, dict(headers or {})
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return {"error": {"code": self.code, "message": str(self), "field": self.field}}
-
-
-class InvalidValueError(ApiError):
-    """A field with a value that cannot be used."""
-
-    def __init__(self, message: str, field: str | None = None):
-        super().__init__(422, "invalid_value", message, field)
-
-
-class TooLargeError(ApiError):
-    """A request, or a field of one, that is larger than the server allows."""
-
-    def __init__(self, message: str, field: str | None = None):
-        super().__init__(413, "too_large", message, field)
 
 
 @dataclass(frozen=True)
@@ -149,6 +131,28 @@ class LookRequest(LanguageRequest):
     target: str | None = option(None, "output that the model is made to write, instead of searching for one")
 
 
+# What each action takes: a request, and one beside pictures where it takes any.
+ACTIONS: dict[str, tuple[type[ModelRequest], type[ModelRequest] | None]] = {
+    "translate": (TranslateRequest, None),
+    "sample": (SampleRequest, None),
+    "score": (ScoreRequest, None),
+    "align": (AlignRequest, None),
+    "look": (LookRequest, LookRequest),
+    "classify": (ClassifyRequest, CaptionRequest),
+    "caption": (CaptionRequest, CaptionRequest),
+}
+SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with the options of the search
+
+
+class ActionRequest(NamedTuple):
+    """What an action is asked: the fields of its request, the options of its search, and pictures."""
+
+    fields: Any
+    options: Options = Options()
+    given: Mapping[str, Any] = {}  # options that are named; the others have a task's own defaults
+    files: Sequence[File] = ()
+
+
 def read_json(body: bytes) -> dict[str, Any]:
     """Read the body of a request: a JSON object."""
     try:
@@ -196,7 +200,7 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
     except ConfigError as error:
         raise InvalidValueError(str(error), error.key) from None
-    check_options(options, settings)
+    check_limits(request, options, settings)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
 
 
@@ -210,6 +214,12 @@ def names_of(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def shorten(name: str) -> str:
     """Shorten what may be very long, and leave out what is no text."""
     return name[:80].encode("utf-8", "replace").decode()
+
+
+def require_texts(texts: Sequence[str]) -> None:
+    """Refuse a request without texts."""
+    if not texts:
+        raise InvalidValueError("texts: missing, expected a list of texts", "texts")
 
 
 def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ...]:
@@ -234,18 +244,36 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
-def check_options(options: Options, settings: ServeSettings) -> None:
+def check_limits(request: Any, options: Options, settings: ServeSettings) -> None:
     """Refuse what this server does not allow, though a search could do it."""
     for name, setting in LIMITS.items():
-        value, limit = getattr(options, name), getattr(settings, setting)
+        value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
 
 
-SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with the options of the search
+def log_texts(path: str, table: dict[str, Any]) -> None:
+    """Write the fields of a request into the log, without what may be a key, however deep it is."""
+    try:
+        line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
+    except RecursionError:
+        line = "(nested too deeply to be logged)"
+    log.info("%s %s", path, line[:LOG_CHARACTERS])
 
 
-# ---- schemas
+def hide_keys(value: Any) -> Any:
+    """Replace what stands under the name of a key."""
+    if isinstance(value, dict):
+        shown = ("output_tokens", "tokens")  # options of the search are no keys
+        secret = {name for name in value if SECRET.search(name) is not None and name not in shown}
+        return {name: HIDDEN if name in secret else hide_keys(each) for name, each in value.items()}
+    return [hide_keys(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+# ---- schemas, for OpenAPI
+
+
+UNCHECKED = ("421", "401", "503")  # statuses of a route that takes no fields
 
 
 def schema_of(cls: type, settings: ServeSettings) -> dict[str, Any]:
@@ -297,19 +325,67 @@ def type_of(hint: Any) -> dict[str, Any]:
     return {"type": "array"}
 
 
-def log_texts(path: str, table: dict[str, Any]) -> None:
-    """Write the fields of a request into the log, without what may be a key, however deep it is."""
-    try:
-        line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
-    except RecursionError:
-        line = "(nested too deeply to be logged)"
-    log.info("%s %s", path, line[:LONGEST])
+@dataclass(frozen=True)
+class RouteWords:
+    """What OpenAPI says of routes: a summary of each, an example of some, of every status, and the form of answers."""
+
+    summaries: dict[str, str]
+    statuses: dict[str, str]
+    examples: dict[str, dict[str, Any]]
+    schemas: dict[str, dict[str, Any]]  # by the names that answers call them
+    answers: dict[str, Any]
+
+    @classmethod
+    def read(cls, package: str) -> Self:
+        """Read the words of a package's routes, in its openapi.toml."""
+        return cls(**tomllib.loads(resources.files(package).joinpath("openapi.toml").read_text(encoding="utf-8")))
+
+    def schema(self, form: Any) -> dict[str, Any]:
+        """Return the schema of a form, as openapi.toml writes it."""
+        if isinstance(form, str):
+            return self.schemas[form] if form in self.schemas else self.schema(self.answers[form])
+        if isinstance(form, list):
+            several = [self.schema(each) for each in form]
+            return {"type": "array", "items": several[0]} if len(several) == 1 else {"anyOf": several}
+        named = {name.removesuffix("?"): self.schema(each) for name, each in form.items()}
+        required = [name for name in form if not name.endswith("?")]
+        return {"type": "object", "properties": named, "required": required}
+
+    def describe(self, name: str, statuses: Iterable[str], bodies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the description of a route, as FastAPI takes it; `bodies` are schemas of what is sent, by its type."""
+        error = {"application/json": {"schema": self.schema("error")}}
+        responses: dict[int | str, dict[str, Any]] = {
+            int(status): {"description": self.statuses[status], "content": error} for status in statuses
+        }
+        responses[200] = {"description": "The answer", "content": {"application/json": {"schema": self.schema(name)}}}
+        if name in ("readyz", "health"):
+            responses[503] = {**responses[200], "description": "Not ready"}
+        described: dict[str, Any] = {"summary": self.summaries[name], "responses": responses, "response_model": None}
+        if bodies:
+            content: dict[str, Any] = {kind: {"schema": schema} for kind, schema in bodies.items()}
+            if name in self.examples:
+                content["application/json"]["example"] = self.examples[name]
+            described["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+        return described
 
 
-def hide_keys(value: Any) -> Any:
-    """A value without what stands under the name of a key."""
-    if isinstance(value, dict):
-        shown = ("output_tokens", "tokens")  # options of the search are no keys
-        secret = {name for name in value if SECRET.search(name) is not None and name not in shown}
-        return {name: HIDDEN if name in secret else hide_keys(each) for name, each in value.items()}
-    return [hide_keys(each) for each in value] if isinstance(value, list | tuple) else value
+WORDS = RouteWords.read("regard.serving")
+
+
+def describe_route(name: str, settings: ServeSettings) -> dict[str, Any]:
+    """Describe a route under /v1: of an action, or of one that takes no fields."""
+    cls, upload = ACTIONS.get(name, (None, None))
+    bodies = {"application/json": schema_of(cls, settings)} if cls is not None and name in WORDS.examples else {}
+    if upload is not None:
+        form = bodies["multipart/form-data"] = schema_of(upload, settings)
+        pictures = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+        form["properties"]["pictures"] = {**pictures, "maxItems": settings.pictures}
+        form["properties"].pop("text", None)
+        form["required"] = ["pictures"]
+    described = WORDS.describe(name, UNCHECKED if cls is None else WORDS.statuses, bodies)
+    if name == "metrics":
+        figures = {"text/plain": {"schema": WORDS.schema("text")}}
+        described["responses"][200] = {"description": "The figures", "content": figures}
+    if hasattr(cls, "stream"):  # it answers in events, too
+        described["responses"][200]["content"]["text/event-stream"] = {"schema": WORDS.schema("event")}
+    return described

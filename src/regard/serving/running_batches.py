@@ -66,7 +66,7 @@ class RunningBatch:
         """Stop a job that is under way."""
 
     def advance(self) -> list[Ended]:
-        """Some steps of what is here, taken or ordered; what has ended, with what came of it."""
+        """Take or order some steps of what is here; return what has ended, with what came of it."""
         raise NotImplementedError
 
     def wait(self) -> None:
@@ -76,8 +76,8 @@ class RunningBatch:
         """Write down what is done, and was not written yet."""
         return []
 
-    def written(self) -> list[tuple[Job, list[int]]]:
-        """What is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
+        """Return what is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
         return []
 
 
@@ -128,7 +128,7 @@ class HostBatch(RunningBatch):
         return ended
 
     def start(self, jobs: Sequence[Job]) -> StepSearch:
-        """A search of some jobs."""
+        """Make a search of some jobs."""
         source: Tokens | Pictures
         if isinstance(jobs[0].source, list):
             source = tokens_of([job.source for job in jobs], self.device)
@@ -139,7 +139,7 @@ class HostBatch(RunningBatch):
         return StepSearch(self.model, source, options[0], prefixes, each=options)
 
     def step(self, under_way: StepSearch) -> list[Ended]:
-        """One step of a search. If it fails, every sentence of it is searched alone: most are not to blame."""
+        """Take a step of a search. If it fails, every sentence of it is searched alone: most are not to blame."""
         sentences = under_way.sentences
         try:
             going = under_way.advance()
@@ -184,8 +184,8 @@ class HostBatch(RunningBatch):
                         self.remove(each)
                     return
 
-    def written(self) -> list[tuple[Job, list[int]]]:
-        """The tokens that the hypotheses of a sentence share, where they are wanted."""
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
+        """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
         tokens = []
         for each in self.searches:
             for i, sentence in enumerate(each.sentences):
@@ -326,7 +326,7 @@ class SlotBatch(RunningBatch):
         self.free = sorted(self.free + slots)
 
     def share_tokens(self, copy: bursts.HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
-        """The tokens that the hypotheses of a sentence share, where they are wanted."""
+        """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
         slots = [slot for slot in slots if (job := self.inside[slot]) is not None and job.streams]
         rows = self.slots.device_search.rows
         both = (part.results(rows) for part in (copy.living(slots), copy.finished(slots)))
@@ -337,15 +337,15 @@ class SlotBatch(RunningBatch):
             tokens.append((job, share_prefix([output.tokens for part in parts for output in part.outputs])))
         return tokens
 
-    def written(self) -> list[tuple[Job, list[int]]]:
-        """What is certain of the jobs that stream, as the last burst left them."""
+    def partial_tokens(self) -> list[tuple[Job, list[int]]]:
+        """Return what is certain of the jobs that stream, as the last burst left them."""
         tokens, self.partial = self.partial, []
         inside = set(self.inside)
         return [(job, each) for job, each in tokens if job in inside]
 
 
 def share_prefix(texts: Sequence[list[int]]) -> list[int]:
-    """The tokens that all of some texts begin with."""
+    """Return the tokens that all of some texts begin with."""
     if not texts:
         return []
     first, last = min(texts), max(texts)

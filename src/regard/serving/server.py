@@ -6,6 +6,7 @@ checkpoint has moved.
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
@@ -41,20 +42,19 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
         await self.lifespan.startup()
-        self.listener.start(self.make_connection)
-        self.servers = [self.listener]  # type: ignore[list-item]
-        self.started = True
-
-    def make_connection(self) -> Connection:
-        """Make the protocol of a connection."""
-        return Connection(
+        count = self.service.metrics.requests
+        make = functools.partial(
+            Connection,
             self.service.settings,
             self.listener,
-            lambda status: self.service.metrics.requests.labels("other", str(status)).inc(),
+            lambda status: count.labels("other", str(status)).inc(),
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
+        self.listener.start(make)
+        self.servers = [self.listener]  # type: ignore[list-item]
+        self.started = True
 
     def hurry(self) -> None:
         """Give requests that are on their way a moment to arrive."""

@@ -1,6 +1,11 @@
 """The service behind the routes: what a request asks for is split into jobs, searched, and put together again.
 
 It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
+
+The lines of a text are kept. Each is split into its sentences, and a sentence that is too long into pieces, as
+`regard translate --split` does; where `split` is None only lines that are too long are split. Without `split` such a
+line is cut, and the answer says so. A tag such as <2de> at the beginning holds for all that follows: it is put before
+every piece.
 """
 
 import asyncio
@@ -12,36 +17,63 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from regard.config import suggestion
-from regard.data import picture_pixels, run_languages
-from regard.decoding import Options, SearchResult
+from regard.data import Tokenizer, picture_pixels, run_languages, sentence_split
+from regard.decoding import Options, SearchResult, file_translation
 from regard.errors import ArgumentError
 from regard.run import Run
 from regard.serving import requests
-from regard.serving.answers import (
-    SplitText,
-    as_table,
-    check_pairs,
-    join_texts,
-    split_texts,
-    write_texts,
-)
+from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
-from regard.serving.requests import ApiError, InvalidValueError, TooLargeError
+from regard.serving.requests import ActionRequest
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import call_between, collect_page, list_alignments, list_links, score_tokens
+from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
 from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
 MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
-PAIRS = 16  # pairs that are scored or aligned between two steps of searches
-File = tuple[str, Any]  # what an uploaded picture is called in a message, and what it is read from
+Event = tuple[str, dict[str, Any]]  # of a stream
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text in lines, and each line in pieces."""
+
+    text: str
+    lines: tuple[str, ...]
+    parts: tuple[tuple[sentence_split.Piece, ...], ...]  # of each line, at least one
+    cut: bool  # the end of a line is missing
+
+    @property
+    def texts(self) -> list[str]:
+        """The pieces of all lines, in order."""
+        return [piece.text for line in self.parts for piece in line]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text is one piece, as it is."""
+        return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
+
+    def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
+        """Join the outputs for its pieces to those for the text, the `count` best where they are `ranked`."""
+        if self.whole:
+            return list(next(outputs))
+        each = []
+        for line, parts in zip(self.lines, self.parts, strict=True):
+            each.append(file_translation.join_outputs(line, parts, list(islice(outputs, len(parts))), count, ranked))
+        starts, start = [], 0
+        for line in self.lines:
+            starts.append(sentence_split.Piece(start, start + len(line), line))
+            start += len(line) + 1
+        return file_translation.join_outputs(self.text, starts, each, count, ranked, between="\n")
 
 
 class Service:
@@ -64,7 +96,7 @@ class Service:
         """Open every model; an error of one is raised."""
         self.loop = asyncio.get_running_loop()
         for name, folders in self.folders.items():
-            self.models[name] = await in_thread(self.open, name, folders)
+            self.models[name] = await open_in_thread(self.open, name, folders)
 
     def open(self, name: str, folders: Sequence[str]) -> ServedModel:
         """Open a model, and wait until it is ready."""
@@ -78,7 +110,7 @@ class Service:
         async with self.reloading:
             for name, old in list(self.models.items()):
                 if await asyncio.to_thread(old.has_moved):
-                    self.models[name] = await in_thread(self.open, name, old.folders)
+                    self.models[name] = await open_in_thread(self.open, name, old.folders)
                     self.replaced[old] = set(self.under_way)
                     names.append(name)
         self.close_replaced()
@@ -153,36 +185,15 @@ class Service:
         problem = f"model: missing, expected one of {names}" if able else f"no model that is served can {actions[0]}"
         raise InvalidValueError(problem, "model")
 
-    def admit(self, model: ServedModel, jobs: int) -> None:
-        """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
-        self.require_worker(model)
-        waiting = model.queue.waiting + len(model.queue.calls)
-        if waiting and waiting + jobs > self.settings.waiting:
-            rate = model.counters.rate
-            seconds = min(60, max(1, math.ceil(waiting / rate))) if rate else 1
-            message = f"{waiting:,} sentences are waiting, as many as this server allows; try again in {seconds} s"
-            raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
-
-    @staticmethod
-    def require_worker(model: ServedModel) -> None:
-        """Refuse what would wait for a worker that is gone."""
-        if not model.ready_workers:
-            raise ApiError(503, "worker_stopped", f"{model.name}: its worker has stopped; see the server's log")
-
-    async def search(self, model: ServedModel, jobs: Sequence[Job]) -> list[SearchResult]:
-        """Search all jobs of a request; if it is cancelled, its places are free again."""
-        pending = self.begin(model, jobs, stream=False)
-        return await self.finish(model, pending)
-
-    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool) -> PendingRequest:
+    def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool = False) -> PendingRequest:
         """Let the jobs of a request wait for their places."""
-        self.admit(model, len(jobs))
+        model.admit(len(jobs))
         pending = PendingRequest(jobs, stream)
         model.queue.add(jobs)
         return pending
 
     async def finish(self, model: ServedModel, pending: PendingRequest) -> list[SearchResult]:
-        """Wait for what comes of the jobs of a request."""
+        """Wait for what comes of the jobs of a request; if it is cancelled, its places are free again."""
         start = time.perf_counter()
         try:
             await pending.done
@@ -197,13 +208,6 @@ class Service:
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
         return [outcome for outcome in pending.outcomes if outcome is not None]
 
-    async def call(self, model: ServedModel, function: Callable[[Run], T], languages: Languages = NONE) -> T:
-        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
-        self.require_worker(model)
-        if languages != NONE:
-            function = functools.partial(call_between, function=function, around=model.choose(languages)[0])
-        return await asyncio.wrap_future(model.queue.call(function))
-
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Measure a stage of a request."""
@@ -214,22 +218,21 @@ class Service:
             self.metrics.stages.labels(name).observe(time.perf_counter() - start)
 
     @staticmethod
-    async def apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    async def run_in_thread(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
         return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
     # ---- translations
 
-    async def translate(self, request: requests.TranslateRequest, options: Options) -> dict[str, Any]:
+    async def translate(self, asked: ActionRequest) -> dict[str, Any]:
         """Translate texts."""
-        model, texts, jobs, sources = await self.prepare(request, options)
-        results = await self.search(model, jobs)
-        return await self.complete(model, request, options, texts, sources, results)
+        model, texts, jobs, sources = await self.prepare(asked.fields, asked.options)
+        results = await self.finish(model, self.begin(model, jobs))
+        return await self.complete(model, asked.fields, asked.options, texts, sources, results)
 
-    async def translate_stream(
-        self, request: requests.TranslateRequest, options: Options
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def translate_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
         """Translate texts: events of what is certain so far, and then the whole answer."""
+        request, options = asked.fields, asked.options
         model, texts, jobs, sources = await self.prepare(request, options)
         pieces = [(text, piece) for text, each in enumerate(texts) for piece in range(len(each.texts))]
         pending = self.begin(model, jobs, stream=True)
@@ -241,9 +244,9 @@ class Service:
     async def follow(
         self, model: ServedModel, pending: PendingRequest, languages: Languages = NONE
     ) -> AsyncIterator[tuple[int, str]]:
-        """The number of a job and what is written of it so far, whenever that grows."""
+        """Yield the number of a job and what is written of it so far, whenever that grows."""
         assert pending.updates is not None
-        tokenizer, written = model.run_between(languages).tokenizers.target, [""] * len(pending.jobs)
+        tokenizer, written = model.tokenizers_between(languages).target, [""] * len(pending.jobs)
         try:
             while (update := await pending.updates.get()) is not None:
                 number, tokens = update
@@ -259,22 +262,21 @@ class Service:
         self, request: requests.TranslateRequest, options: Options
     ) -> tuple[ServedModel, list[SplitText], list[Job], list[list[int]]]:
         """Split texts into sentences, and make a job of each."""
-        if not request.texts:
-            raise InvalidValueError("texts: missing, expected a list of texts", "texts")
+        requests.require_texts(request.texts)
         if request.prefixes and len(request.prefixes) != len(request.texts):
             message = f"prefixes: {len(request.prefixes)} given, expected one for each of {len(request.texts)} texts"
             raise InvalidValueError(message, "prefixes")
         model = self.pick(request.model, "translate")
-        run = model.run_between(request.languages)
+        tokenizers = model.tokenizers_between(request.languages)
         if options.precision == "bf16" and model.device_type != "cuda":
             device = model.device_type
             raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
-        run.engine.check(options)
+        model.check_options(options)
         if request.alignment or request.replace_unknown or request.coverage:
-            translate.check_attention(run)
+            translate.check_attention(model.run)
         with self.stage("prepare"):
-            source, target = run.tokenizers.source, run.tokenizers.target
-            texts, ids = await self.apart(
+            source, target = tokenizers.source, tokenizers.target
+            texts, ids = await self.run_in_thread(
                 sum(map(len, request.texts)) // SENTENCE,
                 split_texts,
                 request.texts,
@@ -304,29 +306,25 @@ class Service:
         """Put the outputs of sentences together, with what was asked for beside them."""
         with self.stage("finish"):
             outputs = [result.outputs for result in results]
-            target = model.run_between(request.languages).tokenizers.target
-            attended = request.alignment or request.replace_unknown or request.coverage
-            if not (attended or request.scores):
-                answers = await self.apart(len(outputs), write_texts, texts, outputs, target, options)
-                return await self.answer(model, answers, request.texts)
-            if attended:
+            target = model.tokenizers_between(request.languages).target
+            if request.alignment or request.replace_unknown or request.coverage:
                 pieces = [piece for each in texts for piece in each.texts]
                 wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
                 align = functools.partial(list_alignments, wanted=wanted)
                 lists = {"texts": pieces, "sources": sources, "outputs": outputs}
-                translations = await self.call_in_parts(model, align, request.languages, **lists)
+                translations = await model.call_in_parts(align, request.languages, **lists)
             else:
-                translations = await self.apart(len(outputs), to_translations, outputs, target)
+                translations = await self.run_in_thread(len(outputs), to_translations, outputs, target)
             if request.scores:
                 translations = await self.add_scores(model, sources, outputs, translations)
-            answers = await self.apart(len(outputs), join_texts, texts, translations, options)
+            answers = await self.run_in_thread(len(outputs), join_texts, texts, translations, options)
             return await self.answer(model, answers, request.texts)
 
     async def answer(
         self, model: ServedModel, results: Sequence[dict[str, Any]], texts: Sequence[str]
     ) -> dict[str, Any]:
-        """The answer for some texts: the result for each, with those of its words that did not occur in training."""
-        unknown = await self.apart(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
+        """Build the answer for some texts: each result with the words that did not occur in training."""
+        unknown = await self.run_in_thread(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
         results = [{**result, "unknown": words} for result, words in zip(results, unknown, strict=True)]
         return {"model": model.name, "results": results}
 
@@ -335,50 +333,39 @@ class Service:
     ) -> list[list[Translation]]:
         """Add the log-probability of every token, by teacher forcing."""
         pairs = [(i, j) for i, each in enumerate(outputs) for j, output in enumerate(each) if sources[i]]
-        target = model.run.tokenizers.target
+        target = model.tokenizers.target
 
         def visible(pair: tuple[int, int], scores: Sequence[float]) -> tuple[float, ...]:
             flags = target.are_visible(outputs[pair[0]][pair[1]].tokens)
             return tuple(score for score, flag in zip(scores, flags, strict=False) if flag)
 
         given, written = [sources[i] for i, _ in pairs], [outputs[i][j].tokens for i, j in pairs]
-        scored = await self.call_in_parts(model, score_tokens, sources=given, targets=written)
+        scored = await model.call_in_parts(score_tokens, sources=given, targets=written)
         log_probs = {pair: visible(pair, each.tokens) for pair, each in zip(pairs, scored, strict=True)}
         return [
             [dataclasses.replace(output, token_log_probs=log_probs.get((i, j), ())) for j, output in enumerate(each)]
             for i, each in enumerate(translations)
         ]
 
-    async def call_in_parts(
-        self, model: ServedModel, function: Callable[..., Any], languages: Languages = NONE, **lists: Sequence[Any]
-    ) -> list[Any]:
-        """Have a worker call a function for some items of each list at a time, between two steps of searches."""
-        results = []
-        for first in range(0, len(next(iter(lists.values()))), PAIRS):
-            some = {name: list(each[first : first + PAIRS]) for name, each in lists.items()}
-            results += await self.call(model, functools.partial(function, **some), languages)
-        return results
-
     # ---- other actions
 
-    def sampling(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> tuple[ServedModel, list[Job]]:
-        """The jobs of a request for samples."""
+    def sampling(self, asked: ActionRequest) -> tuple[ServedModel, list[Job]]:
+        """Make the jobs of a request for samples."""
+        request: requests.SampleRequest = asked.fields
         model = self.pick(request.model, "sample")
-        options = Options(**{"longest": model.sample_tokens, **table, "sample": True, "nbest": 1})
-        prefix = model.run.tokenizers.target.encode(request.prefix)
+        options = Options(**{"longest": model.sample_tokens, **asked.given, "sample": True, "nbest": 1})
+        prefix = model.tokenizers.target.encode(request.prefix)
         # A source is not looked at; the number in it gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
 
-    async def sample(self, request: requests.SampleRequest, table: Mapping[str, Any]) -> dict[str, Any]:
+    async def sample(self, asked: ActionRequest) -> dict[str, Any]:
         """Sample texts from a language model."""
-        model, jobs = self.sampling(request, table)
-        return self.samples_of(model, await self.search(model, jobs))
+        model, jobs = self.sampling(asked)
+        return self.samples_of(model, await self.finish(model, self.begin(model, jobs)))
 
-    async def sample_stream(
-        self, request: requests.SampleRequest, table: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def sample_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
         """Sample texts: events of what is written so far, and then the whole answer."""
-        model, jobs = self.sampling(request, table)
+        model, jobs = self.sampling(asked)
         pending = self.begin(model, jobs, stream=True)
         async for number, output in self.follow(model, pending):
             yield "partial", {"text": number, "piece": 0, "output": output}
@@ -386,56 +373,64 @@ class Service:
 
     def samples_of(self, model: ServedModel, results: Sequence[SearchResult]) -> dict[str, Any]:
         """Samples as an answer holds them."""
-        target = model.run.tokenizers.target
+        target = model.tokenizers.target
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
 
-    async def score(self, request: requests.ScoreRequest) -> dict[str, Any]:
+    async def score(self, asked: ActionRequest) -> dict[str, Any]:
         """Score given translations, or the texts of a language model."""
+        request: requests.ScoreRequest = asked.fields
+        requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "translate", "sample"), request.texts, request.targets
-        model.run_between(request.languages)
+        model.tokenizers_between(request.languages)
         if model.has_source:
             check_pairs(texts, targets)
         elif targets:
             raise InvalidValueError("targets: given to a language model, expected only texts", "targets")
-        self.admit(model, 1)
+        model.admit(1)
         given = {"sources": texts, "targets": targets} if targets else {"sources": texts}
-        results = await self.call_in_parts(model, Run.score, request.languages, **given)
+        results = await model.call_in_parts(Run.score, request.languages, **given)
         scored = [{"log_prob": each.log_prob, "tokens": list(each.tokens)} for each in results]
         return await self.answer(model, scored, texts)
 
-    async def align(self, request: requests.AlignRequest) -> dict[str, Any]:
+    async def align(self, asked: ActionRequest) -> dict[str, Any]:
         """Align the words of given translations."""
+        request: requests.AlignRequest = asked.fields
+        requests.require_texts(request.texts)
         model, texts, targets = self.pick(request.model, "align"), request.texts, request.targets
-        model.run_between(request.languages)
+        model.tokenizers_between(request.languages)
         check_pairs(texts, targets)
-        self.admit(model, 1)
+        model.admit(1)
         pairs = list(zip(texts, targets, strict=True))
-        links = await self.call_in_parts(model, list_links, request.languages, pairs=pairs)
+        links = await model.call_in_parts(list_links, request.languages, pairs=pairs)
         results = [{"alignment": [list(link) for link in each]} for each in links]
         return await self.answer(model, results, texts)
 
-    async def classify(self, name: str | None, items: Sequence[Any] = (), files: Sequence[File] = ()) -> dict[str, Any]:
+    async def classify(self, asked: ActionRequest) -> dict[str, Any]:
         """Label documents, or uploaded pictures."""
-        model = self.pick(name, "classify")
+        request, files = asked.fields, asked.files
+        if not files:
+            requests.require_texts(request.texts)
+        model = self.pick(request.model, "classify")
         pictures = model.reads_pictures
         if files and not pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with texts", "texts")
         if pictures and not files:
             raise InvalidValueError(f"{model.name}: reads pictures, expected them uploaded", "texts")
-        if files:
-            items = await self.decode(model, files)
-        self.admit(model, 1)
-        labels: list[Classified | None] = await self.call_in_parts(model, Run.classify, items=items)
+        items: Any = await self.decode(model, files) if files else request.texts
+        model.admit(1)
+        labels: list[Classified | None] = await model.call_in_parts(Run.classify, items=items)
         keys = ("label", "probability", "probabilities")  # each null for a text without words
         results = [{key: getattr(each, key, None) for key in keys} for each in labels]
         return {"model": model.name, "results": results} if pictures else await self.answer(model, results, items)
 
-    async def caption(self, name: str | None, files: Sequence[File], options: Options) -> dict[str, Any]:
+    async def caption(self, asked: ActionRequest) -> dict[str, Any]:
         """Caption uploaded pictures."""
-        model = self.pick(name, "caption")
-        results = await self.search(model, [Job(pixels, options) for pixels in await self.decode(model, files)])
-        target = model.run.tokenizers.target
+        model = self.pick(asked.fields.model, "caption")
+        pictures = await self.decode(model, asked.files)
+        jobs = [Job(pixels, asked.options) for pixels in pictures]
+        results = await self.finish(model, self.begin(model, jobs))
+        target = model.tokenizers.target
         answers = [[to_translation(output, target) for output in result.outputs] for result in results]
         return {
             "model": model.name,
@@ -443,54 +438,34 @@ class Service:
         }
 
     @staticmethod
-    async def decode(model: ServedModel, files: Sequence[File]) -> list[np.ndarray]:
+    async def decode(model: ServedModel, files: Sequence[requests.File]) -> list[np.ndarray]:
         """Decode uploaded pictures, in a thread."""
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [picture_pixels.decode_for(data, file, name) for name, file in files])
 
-    async def look(self, request: requests.LookRequest, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Look into a model with a text: the data that a page of `regard look` draws from."""
-        text, target = request.text, request.target
-        if not text.strip():
+    async def look(self, asked: ActionRequest) -> dict[str, Any]:
+        """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""
+        request, files = asked.fields, asked.files
+        item: Any = request.text
+        if files:
+            check_picture(request, files)
+        elif not item.strip():
             raise InvalidValueError("text: empty, expected a text to look into", "text")
-        self.check_words("text", text, target)
-        model = self.pick(request.model, "translate", "sample", "classify", "caption")
-        if model.reads_pictures:
-            raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
-        model.run_between(request.languages)
-        return await self.collect(model, text, target, table, request.languages)
-
-    async def look_at_picture(
-        self, request: requests.LookRequest, files: Sequence[File], table: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Look into a model with an uploaded picture: the data that a page of `regard look` draws from."""
-        if len(files) > 1:
-            raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
-        if request.text:
-            raise InvalidValueError("text: given beside a picture, expected one of them", "text")
-        if request.languages != NONE:
-            name = "target_language" if request.source_language is None else "source_language"
-            raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
-        self.check_words("target", request.target)
-        model = self.pick(request.model, "caption", "classify")
-        if not model.reads_pictures:
+        self.check_words("target" if files else "text", item, request.target)
+        actions = ("caption", "classify") if files else ("translate", "sample", "classify", "caption")
+        model = self.pick(request.model, *actions)
+        if files and not model.reads_pictures:
             raise InvalidValueError(f"{model.name}: reads texts, expected JSON with a text", "pictures")
-        (pixels,) = await self.decode(model, files)
-        return await self.collect(model, pixels, request.target, table)
-
-    async def collect(
-        self,
-        model: ServedModel,
-        item: str | np.ndarray,
-        target: str | None,
-        table: Mapping[str, Any],
-        languages: Languages = NONE,
-    ) -> dict[str, Any]:
-        """Collect what a page shows of one item."""
-        self.admit(model, 1)
-        look = functools.partial(collect_page, item=item, target=target, table=dict(table))
-        answer = {"model": model.name, "page": await self.call(model, look, languages)}
-        return answer | ({"unknown": model.list_unknown([item])[0]} if isinstance(item, str) else {})
+        if model.reads_pictures and not files:
+            raise InvalidValueError(f"{model.name}: reads pictures, expected one uploaded as a form", "text")
+        if files:
+            (item,) = await self.decode(model, files)
+        else:
+            model.tokenizers_between(request.languages)
+        model.admit(1)
+        look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
+        answer = {"model": model.name, "page": await model.call(look, request.languages)}
+        return answer | ({} if files else {"unknown": model.list_unknown([item])[0]})
 
     def check_words(self, field: str, *texts: str | None) -> None:
         """Refuse a text that is too long to be looked into."""
@@ -499,7 +474,18 @@ class Service:
             raise TooLargeError(f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field)
 
 
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+def check_picture(request: requests.LookRequest, files: Sequence[requests.File]) -> None:
+    """Refuse what cannot be looked into beside a picture."""
+    if len(files) > 1:
+        raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
+    if request.text:
+        raise InvalidValueError("text: given beside a picture, expected one of them", "text")
+    if request.languages != NONE:
+        name = "target_language" if request.source_language is None else "source_language"
+        raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
+
+
+async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread that the end of the process does not wait for."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
@@ -512,3 +498,91 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=work, name="regard opens", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+# ---- texts as sentences that a model takes, and their outputs as texts again
+
+
+def split_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str] = ()
+) -> tuple[list[SplitText], list[list[int]]]:
+    """Split texts into what a model of this length takes; and the tokens of all pieces, in order."""
+    whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
+    tokens: list[list[int] | None] = []
+    for text, own in zip(texts, ids, strict=True):
+        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
+            whole.append(SplitText(text, (text,), ((sentence_split.Piece(0, len(text), text),),), False))
+            tokens.append(own)
+            continue
+        whole.append(split_text(text, tokenizer, longest, split, tags))
+        again += whole[-1].texts
+        tokens += [None] * len(whole[-1].texts)
+    rest = iter(tokenizer.encode_batch(again))
+    return whole, [next(rest) if own is None else own for own in tokens]
+
+
+def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str]) -> SplitText:
+    """Split a text into lines, and each line into pieces that a model takes, with the tag that holds for each."""
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text))
+
+    lines, parts = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")), []
+    tag, shorter = None, False
+    for line in lines:
+        room = sentence_split.room_beside(sentence_split.leading_tag(line, tags) or tag, count, longest)
+        if split or (split is None and count(line) > room):
+            found, tag = sentence_split.tagged_pieces(line, count, longest, tags, tag)
+        else:
+            fitting = line if count(line) <= room else sentence_split.cut(line, count, room)
+            shorter |= len(fitting) < len(line)
+            found, tag = sentence_split.put_tags([sentence_split.Piece(0, len(fitting), fitting)], tags, tag)
+        parts.append(tuple(found) or (sentence_split.Piece(0, 0, ""),))
+    return SplitText("\n".join(lines), lines, tuple(parts), shorter)
+
+
+def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
+    """Return whether a line is one sentence, with nothing before or after it."""
+    found = sentence_split.source_sentences(text, tags)
+    return not found or (len(found) == 1 and found[0].text == text)
+
+
+def join_texts(
+    texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
+) -> list[dict[str, Any]]:
+    """Join the outputs of sentences to those of their texts, as an answer holds them."""
+    pieces, answers = iter(translations), []
+    for each in texts:
+        joined = each.join(pieces, options.nbest, not options.sample)
+        answers.append({"text": joined[0].text, "cut": each.cut, "outputs": [as_table(output) for output in joined]})
+    return answers
+
+
+def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse lists of other lengths."""
+    if len(texts) != len(targets):
+        message = f"targets: {len(targets)} given, expected one for each of {len(texts)} texts"
+        raise InvalidValueError(message, "targets")
+
+
+def as_table(output: Translation) -> dict[str, Any]:
+    """Write an output as an answer holds it."""
+    table: dict[str, Any] = {
+        "text": output.text,
+        "score": finite(output.score),
+        "log_prob": finite(output.log_prob),
+        "tokens": list(output.tokens),
+        "finished": output.finished,
+    }
+    if output.alignment is not None:
+        table["alignment"] = [list(link) for link in output.alignment]
+    if output.untranslated is not None:
+        table["untranslated"] = [list(span) for span in output.untranslated]
+    if output.token_log_probs is not None:
+        table["scores"] = [finite(each) for each in output.token_log_probs]
+    return table
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON can hold, or None."""
+    return value if math.isfinite(value) else None

@@ -25,6 +25,7 @@ from regard.inspection import exhibit_of, page_parts
 from regard.kernels import pack_weights
 from regard.run import Run, surround_run
 from regard.serving.engine import Engine
+from regard.serving.errors import WorkerError
 from regard.serving.jobs import Job, JobQueue, Update
 from regard.serving.settings import ServeSettings
 from regard.tasks import Translation, translate
@@ -36,10 +37,6 @@ log = logging.getLogger("regard.serving")
 T = TypeVar("T")
 
 
-class WorkerError(RegardError):
-    """The thread or the process that computes with a model has stopped."""
-
-
 class Counters:
     """What workers have done so far; added to by them, in their threads, and read by whoever asks."""
 
@@ -49,21 +46,19 @@ class Counters:
         self.steps_seconds = self.calls_seconds = 0.0
         self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # when, and how many sentences had ended
 
-    def add(self, results: list[SearchResult]) -> None:
-        """Count sentences that are done."""
+    def add(self, results: Sequence[SearchResult] = (), steps: float = 0.0, calls: float = 0.0) -> None:
+        """Count sentences that are done, and what searches and calls took."""
         tokens = sum(len(output.tokens) + 1 for result in results for output in result.outputs)
         with self.lock:
+            self.steps_seconds += steps
+            self.calls_seconds += calls
+            if not results:
+                return
             self.sentences += len(results)
             self.tokens += tokens
             self.recent.append((time.monotonic(), len(results)))
             while self.recent[-1][0] - self.recent[0][0] > SPAN:
                 self.recent.popleft()
-
-    def add_seconds(self, steps: float = 0.0, calls: float = 0.0) -> None:
-        """Count what searches and calls took."""
-        with self.lock:
-            self.steps_seconds += steps
-            self.calls_seconds += calls
 
     @property
     def rate(self) -> float:
@@ -83,6 +78,9 @@ class Order(NamedTuple):
     jobs: Sequence[Any] = ()
     cancelled: Sequence[Any] = ()
     call: Any = None  # a function of the run
+
+
+NOTHING = Order()
 
 
 class CallOutcome(NamedTuple):
@@ -114,7 +112,8 @@ def take_turns(
     while (order := take(engine)) is not None:
         for job in order.cancelled:
             engine.cancel(job)
-        engine.add(order.jobs)
+        if order.jobs:
+            engine.add(order.jobs)
         if order.call is not None:
             report((), (), call_with(run, order.call), 0.0)
         updates: Sequence[Update] = ()
@@ -165,7 +164,7 @@ class Worker(threading.Thread):
         return len(self.jobs)
 
     def take_call(self) -> Callable[[Run], Any] | None:
-        """The next call, unless another one is under way, or nobody waits for it any more."""
+        """Take the next call, unless another one is under way, or nobody waits for it any more."""
         call = None if self.future is not None else self.queue.take_call()
         if call is None or not call[1].set_running_or_notify_cancel():
             return None
@@ -183,9 +182,8 @@ class Worker(threading.Thread):
 
     def hand_over(self, updates: Sequence[Update], _: Any, call: CallOutcome | None, seconds: float) -> None:
         """Hand over what came of a turn; what it took is counted before it is answered."""
-        self.counters.add_seconds(seconds, 0.0 if call is None else call.seconds)
-        if results := [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]:
-            self.counters.add(results)
+        results = [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]
+        self.counters.add(results, seconds, 0.0 if call is None else call.seconds)
         if updates:
             self.queue.forget([job for job, outcome in updates if not isinstance(outcome, list)])
             self.queue.deliver(list(updates))
@@ -229,8 +227,13 @@ class ThreadWorker(Worker):
         """
         queue = self.queue
         while True:
-            if engine.active and queue.version == self.version and not (queue.waiting or queue.calls):
-                return Order()
+            if queue.version == self.version and not (queue.waiting or queue.calls):
+                if engine.active:
+                    return NOTHING
+                if queue.closed:
+                    return None
+                queue.wait(0.5, self.version)
+                continue
             self.version = queue.version
             cancelled = queue.take_cancelled(engine.batches)
             jobs = [
@@ -239,14 +242,11 @@ class ThreadWorker(Worker):
             order = Order(jobs, cancelled, self.take_call())
             if engine.active or any(order):
                 return order
-            if queue.closed and not (queue.waiting or queue.calls):
-                return None
-            queue.wait(0.5, self.version)
 
 
 @contextlib.contextmanager
 def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
-    """The engine of a run, warm, with everything around it that its thread needs."""
+    """Open the engine of a run, warm, with everything around it that its thread needs."""
     search = None if settings.engine == "regard" else run.engine.search
     engine = Engine(run.model, longest_source(run), settings.precision, settings.memory, search)
     cuda = torch.cuda.device(engine.device) if engine.device.type == "cuda" else contextlib.nullcontext()
@@ -278,20 +278,20 @@ def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tu
 
 
 def list_alignments(run: Run, texts: Any, sources: Any, outputs: Any, wanted: Any) -> list[list[Translation]]:
-    """The translations of some outputs, with their alignments."""
+    """List the translations of some outputs, with their alignments."""
     return list(translate.add_alignments(run, texts, sources, outputs, *wanted))
 
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:
-    """The log-probabilities of the tokens of each target."""
+    """Return the log-probabilities of the tokens of each target."""
     return run.engine.score(sources, targets)
 
 
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
-    """The data of a page of one item."""
+    """Collect the data of a page of one item."""
     return page_parts.page_data([exhibit_of(run, item, target=target, **table)])
 
 
 def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
-    """The links of each pair of texts."""
+    """List the links of each pair of texts."""
     return list(run.links(pairs))

@@ -236,7 +236,7 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
         return None
     path = run / "tokenizer.json"
     try:
-        content = reading.read_bytes(path, tokenizer_checks.LARGEST)
+        content = reading.read_bytes(path, tokenizer_checks.MAX_BYTES)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except reading.Unreadable as error:

@@ -53,7 +53,7 @@ INSIST = "--anyway trains all the same"
 MINUTES = 0.3  # of measured steps and validations
 STEPS = 64  # of them at most
 EVERY = 16  # steps between two validations: what they leave in memory grows with the first few
-LARGEST = 4  # batches that come first
+LARGEST_BATCHES = 4  # batches that come first
 PLANS = 4000  # batches among which the largest are searched for
 Finish = Callable[[Path, "Started"], object]  # what a training does at its end: its report
 
@@ -420,7 +420,7 @@ class Stopwatch(training.Progress):
     def timed(self) -> dict[int, float]:
         """Return the seconds of each step, by its number from 0, except for those of the largest batches."""
         timed = {number: seconds for number, seconds in enumerate(self.seconds) if seconds is not None}
-        return {number: seconds for number, seconds in timed.items() if number >= LARGEST} or timed
+        return {number: seconds for number, seconds in timed.items() if number >= LARGEST_BATCHES} or timed
 
 
 def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
@@ -430,9 +430,9 @@ def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
     """
     first = list(itertools.islice(task.stream(Position()), PLANS))
     epoch = [plan for position, plan in first if position.epoch == 0]
-    largest = sorted(epoch, key=lambda plan: batch_size(task, plan), reverse=True)[: LARGEST - 1]
+    largest = sorted(epoch, key=lambda plan: batch_size(task, plan), reverse=True)[: LARGEST_BATCHES - 1]
     largest.append(max(epoch, key=lambda plan: int(task.prepared.train.lengths[plan].max())))  # the longest
-    largest = (largest * LARGEST)[:LARGEST]
+    largest = (largest * LARGEST_BATCHES)[:LARGEST_BATCHES]
     mean, sizes, original = sum(batch_size(task, plan) for plan in epoch) / len(epoch), list[float](), task.stream
 
     def stream(position: Position) -> Iterator[tuple[Position, Any]]:

@@ -4,16 +4,14 @@ A task's own file has the rest: its data, objective, metrics, what a trained run
 shown (`regard.tasks.task.RunTask`).
 """
 
-import functools
-import warnings
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regard.config import show_value, suggestion
 from regard.data import DataSettings
 from regard.errors import ConfigError
-from regard.plugins import added, register, resolve, table
+from regard.messages import no_such
+from regard.plugins import added, register, renamed_fields, resolve, table
 
 if TYPE_CHECKING:
     from regard.tasks.task import RunTask
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TASKS", "TaskRow", "default_task", "find_task"]
 
 
+@renamed_fields(alone="not has_source", like="same_models_as")
 @dataclass(frozen=True)
 class TaskRow:
     """A row of the table."""
@@ -77,22 +76,6 @@ class TaskRow:
         return task
 
 
-def accept_older_names(init: Callable[..., None]) -> Callable[..., None]:
-    """Let rows of earlier versions be made with `alone`, now not `has_source`, and `like`, now `same_models_as`."""
-
-    @functools.wraps(init)
-    def renamed(self: TaskRow, *arguments: Any, **options: Any) -> None:
-        for old, new in (("alone", "has_source"), ("like", "same_models_as")):
-            if old in options:
-                warnings.warn(f"TaskRow.{old} is now called {new}", DeprecationWarning, stacklevel=2)
-                value = options.pop(old)
-                options[new] = not value if old == "alone" else value
-        init(self, *arguments, **options)
-
-    return renamed
-
-
-TaskRow.__init__ = accept_older_names(TaskRow.__init__)  # type: ignore[method-assign]
 TASKS: MutableMapping[str, TaskRow] = table("task")
 for each in [
     TaskRow(
@@ -143,8 +126,7 @@ for each in [
 def find_task(name: object) -> TaskRow:
     """Find the row of a name, or raise a ConfigError that suggests what may be meant."""
     if not isinstance(name, str) or name not in TASKS:
-        hint = suggestion(name if isinstance(name, str) else "", TASKS)
-        raise ConfigError("task", f"{show_value(name)} given, no such task{hint}")
+        raise ConfigError("task", no_such("task", name, TASKS))
     return TASKS[name]
 
 

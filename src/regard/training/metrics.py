@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from regard.config import read, show_value, suggestion
+from regard.config import read
 from regard.errors import CheckpointError, ConfigError, MissingExtraError, RegardError, TrainingError
 from regard.io import disk, reading
+from regard.messages import no_such
 from regard.plugins import register, table
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
@@ -278,9 +279,7 @@ def check_trackers(names: Sequence[str]) -> None:
     """Refuse a tracker that does not exist, or whose package is not installed, before training starts."""
     for name in names:
         if name not in TRACKERS:
-            raise ConfigError(
-                "training.track", f"{show_value(name)} given, no such tracker{suggestion(name, TRACKERS)}"
-            )
+            raise ConfigError("training.track", no_such("tracker", name, TRACKERS))
         row = TRACKERS[name]
         if row.package is not None and importlib.util.find_spec(row.package) is None:
             raise MissingExtraError(row.package, row.extra)

@@ -45,8 +45,8 @@ class Options:
 
     def __post_init__(self) -> None:
         builtin.check_name("pair", self.pair, PAIRS)
-        builtin.check_whole("shortest", self.shortest, 1, builtin.LONGEST)
-        builtin.check_whole("longest", self.longest, max(3, self.shortest), builtin.LONGEST)
+        builtin.check_whole("shortest", self.shortest, 1, builtin.MAX_WORDS)
+        builtin.check_whole("longest", self.longest, max(3, self.shortest), builtin.MAX_WORDS)
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:

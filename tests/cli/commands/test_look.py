@@ -98,7 +98,8 @@ def test_pictures_for_papers(desk, tmp_path):
     said("run", "1 2 3", "--out", tmp_path / "b.svg", "--view", "encoder, layer 1", "--head", 2)
     said("run", "1 2 3", "--out", tmp_path / "c.svg", "--view", "encoder.blocks.0.attention", "--head", 2)
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "c.svg").read_bytes() != (tmp_path / "a.svg").read_bytes()
-    said("run", "1 2 3", "--out", tmp_path / "d.png", "--against", "other", "--target", "3 2 1")
+    against = refused("run", "1 2 3", "--out", tmp_path / "d.png", "--against", "other")
+    assert against == "--against: png cannot show it; write a page, such as look.html"
     said("captions", "photos", "--out", tmp_path / "e.png", "--longest", 3)
     assert (tmp_path / "e-2.png").stat().st_size > 1000
 
@@ -173,7 +174,7 @@ def test_two_inputs_side_by_side(desk, tmp_path):
     assert (tmp_path / "a-2.html").read_text() == str(
         page(exhibit_of(load("run"), "2 2"), against=exhibit_of(load("run"), "4 5"))
     )
-    said("run", "1 2 3", "--against", "and / or", "--out", tmp_path / "b.png", "--target", "3 2 1")
+    said("run", "1 2 3", "--against", "and / or", "--out", out, "--target", "3 2 1")
     said("captions", "photos/0.png", "--against", "photos/1.png", "--longest", 3, "--out", out)
     said("reviews", "It was not bad .", "--against", "It was bad .", "--out", out)
     assert "It was not bad" in out.read_text()

@@ -5,8 +5,7 @@ from functools import cache
 
 import pytest
 import torch
-from inspection.graphs import make, reads, stack
-from inspection.subjects import ALL, subject
+from inspection.subjects import ALL, make, reads, stack, subject
 from torch import nn
 
 from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads

@@ -1,6 +1,6 @@
 """Layers that are alike are folded into one with their number, and no others."""
 
-from inspection.graphs import reads, stack
+from inspection.subjects import reads, stack
 from torch import nn
 
 from regard.inspection.collect.from_model import graph_of

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from inspection.graphs import reads, stack
-from inspection.subjects import ATTENTIVE, TEXT, recorded, subject, walk
+from inspection.subjects import ATTENTIVE, TEXT, reads, recorded, stack, subject, walk
 from oracles import agree
 from torch import nn
 

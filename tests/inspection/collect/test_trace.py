@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from inspection.graphs import reads, stack
-from inspection.subjects import subject
+from inspection.subjects import reads, stack, subject
 from torch import nn
 
 from regard.inspection.collect.from_model import graph_of

@@ -15,7 +15,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from regard.attention import Attention, Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, save, svg
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import merge
 from regard.inspection.draw.picture import LOOK, arc_levels, draw_dependencies, units_of
 from regard.inspection.draw.plot import FAINT, INK, SEQUENTIAL
 from regard.tasks import Side
@@ -79,16 +79,6 @@ def test_heads_have_one_title_and_their_numbers(heads, words):
         assert len({round(axes.get_position().y0, 3) for axes in panels}) == 2
 
 
-def test_a_difference_has_a_fixed_scale():
-    one = exhibits.transformer(exhibits.GERMAN[:4], exhibits.GERMAN[:4], layers=1, heads=1, cut=())
-    view = one.views[-1]
-    near = replace(one, views=(*one.views[:-1], replace(view, weights=view.weights * 0.99)))
-    figure = picture(one, against=near)
-    assert figure.axes[2].images[0].get_clim() == (-1, 1)
-    FigureCanvasAgg(figure).draw()
-    assert not overlap(figure, [axes.xaxis.label for axes in figure.axes[:3]])
-
-
 def test_windows_and_picks_are_marked():
     exhibit = exhibits.luong()
     sides = {name: replace(side, words=(None,) * len(side.words)) for name, side in exhibit.sides.items()}  # as pieces
@@ -122,35 +112,6 @@ def test_places_and_documents():
     shares = exhibits.han().views[1].weights[0, 0]
     bars = [patch for patch in axes.patches if patch.get_x() == 0.1][1::2]  # each behind its frame
     assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5).tolist())  # half an inch is 1
-
-
-def test_two_are_drawn_with_their_difference():
-    one, two = exhibits.transformer(layers=1, heads=2), exhibits.luong()
-    a, b, difference = (drawn(axes) for axes in picture(one, against=two).axes[:3])
-    assert torch.allclose(a - b, difference, atol=1e-6)
-    with pytest.raises(ArgumentError, match="no word in common"):
-        picture(one, against=exhibits.odd())
-    with pytest.raises(ArgumentError, match="texts can be compared"):
-        picture(exhibits.captioner(), against=exhibits.captioner())
-
-
-def test_two_inputs_are_drawn_over_the_words_of_both():
-    """A word that one of them lacks has no weight there."""
-    long, short = (
-        exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."]),
-        exhibits.encoder(["This", "pizza", "is", "bad", "!"]),
-    )
-    figure = picture(long, against=short, view="encoder.blocks.0.attention", head=1)
-    a, b, difference = (drawn(axes) for axes in figure.axes[:3])
-    assert a.shape == (4, 8)  # This pizza is bad, over This pizza is not too bad . !
-    assert torch.allclose(a - b, difference, atol=1e-6)
-    rows = torch.tensor([0, 1, 2, 5])
-    assert torch.allclose(a[:, :7], long.views[0].weights[1][rows].double(), atol=1e-6)
-    assert torch.allclose(b[:, [0, 1, 2, 5, 7]], short.views[0].weights[1][:4].double(), atol=1e-6)
-    assert (a[:, 7] == 0).all()
-    assert (b[:, [3, 4, 6]] == 0).all()
-    titles = [axes.get_xlabel() for axes in figure.axes[:2]]
-    assert titles == ["A: This pizza is not too bad .", "B: This pizza is bad !"]
 
 
 @pytest.mark.parametrize("make", [exhibits.odd, exhibits.captioner, exhibits.convnet, exhibits.han])

@@ -138,7 +138,7 @@ def test_what_the_table_says():
 def test_keys_are_split_where_rows_do_not_fill_the_gpu(rows, keys):
     splits, chunk = few_queries.split_keys(rows, keys)
     assert (splits - 1) * chunk < keys <= splits * chunk  # every program has keys, and none is left out
-    assert splits <= few_queries.LARGEST
+    assert splits <= few_queries.MAX_SPLITS
     if rows >= few_queries.ROWS or keys < few_queries.MANY:
         assert splits == 1
     else:

@@ -325,7 +325,7 @@ def test_nothing_to_do():
     "table", [one_tile.FORWARD, one_tile.BACKWARD, one_tile.FORWARD_PACKED, one_tile.BACKWARD_PACKED]
 )
 def test_every_length_has_one_launch_that_serves_it(table):
-    for longest in range(1, one_tile.LONGEST + 1):
+    for longest in range(1, one_tile.MAX_WORDS + 1):
         launches = one_tile.plan_launches(table, longest)
         assert launches[0][1] == -1  # what has no tokens is served too
         for length in range(longest + 1):

@@ -4,14 +4,17 @@ import json
 import re
 import urllib.error
 
+import jsonschema
 import pytest
+import schemathesis
 from libretranslatepy import LibreTranslateAPI
 from serving.fragments import FRAGMENTS
 from serving.libretranslate.test_markup import Reader, letters
 from serving.served import serve, serve_process, stored
 
-from regard.serving.libretranslate.errors import PATHS
+from regard.serving.errors import PROTOCOL_PATHS
 from regard.serving.libretranslate.routes import WORDS
+from regard.serving.models import ServedModel
 
 KEYS = "# keys\nfirst key\nsecond\n"
 SRT = """1
@@ -236,7 +239,7 @@ def test_bodies_that_cannot_be_read(server):
 
 
 def test_wrong_methods_and_paths(server):
-    for path in sorted(PATHS):
+    for path in sorted(PROTOCOL_PATHS):
         method = "get" if path in ("/translate", "/translate_file", "/detect", "/suggest") else "post"
         refused(getattr(server, method)(path), 405)
     refused(server.get("/download_file/none"), 404, "no such file")
@@ -271,22 +274,19 @@ def test_a_block_is_translated_whole(server):
     assert all(each.startswith("<p>") for each in answer["alternatives"][0])
 
 
-def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server):
+def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server, monkeypatch):
     """Its tags are where they are in short pages; a worker is never called for more than a few sentences."""
     blocks = ["<p>The <b>dog</b> sleeps.</p>", "<p>Where do <i>you</i> live?</p>"]
     apart = ask(server, q=blocks, format="html")["translatedText"]
-    sizes, call = [], server.service.call
+    sizes, call = [], ServedModel.call
 
     async def note(model, function, *languages):
         found = await call(model, function, *languages)
         sizes.append(len(found))
         return found
 
-    server.service.call = note
-    try:
-        whole = ask(server, q="".join(blocks * 20), format="html")["translatedText"]
-    finally:
-        del server.service.call
+    monkeypatch.setattr(ServedModel, "call", note)
+    whole = ask(server, q="".join(blocks * 20), format="html")["translatedText"]
     assert whole == "".join(apart * 20)
     assert sum(sizes) == 40
     assert max(sizes) <= 16
@@ -462,7 +462,7 @@ def test_what_the_server_says_of_itself(server):
     assert said["supportedFilesFormat"] == [".txt", ".html", ".htm", ".srt"]
     assert said["keyRequired"] is said["apiKeys"] is said["suggestions"] is False
     spec, whole = server.get("/spec").json(), server.get("/openapi.json").json()
-    assert set(spec["paths"]) == PATHS | {"/download_file/{key}"}
+    assert set(spec["paths"]) == PROTOCOL_PATHS | {"/download_file/{key}"}
     assert all(whole["paths"][path] == methods for path, methods in spec["paths"].items())
     for name, example in WORDS.examples.items():
         assert server.post(f"/{name}", example).status_code == 200
@@ -475,3 +475,52 @@ def test_the_log_holds_no_texts_and_no_keys(process):
     process.wait_for("POST /translate 200")
     assert "secret" not in process.stderr
     assert "second" not in process.stderr.replace("seconds", "")
+
+
+# ---- the description of the routes: valid, complete, and true of what is answered
+
+
+@pytest.fixture(scope="module")
+def document(server):
+    return server.get("/spec").json()
+
+
+def test_the_document_is_valid(document):
+    schemathesis.openapi.from_dict(document).validate()
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    assert {each["summary"] for each in operations} == set(WORDS.summaries.values())
+    names = [each["operationId"] for each in operations]
+    assert len(set(names)) == len(names)
+    for each in operations:
+        for response in each["responses"].values():
+            for content in response["content"].values():
+                jsonschema.Draft202012Validator.check_schema(content["schema"])
+
+
+@pytest.mark.parametrize("name", WORDS.examples)
+def test_an_example_fits_and_its_answer_does(server, document, name):
+    operation = document["paths"][f"/{name}"]["post"]
+    content = operation["requestBody"]["content"]["application/json"]
+    assert content["example"] == WORDS.examples[name]
+    for fields in (WORDS.examples[name], {**WORDS.examples[name], "q": ["The dog sleeps."], "source": "auto"}):
+        if name == "translate":
+            jsonschema.validate(fields, content["schema"])
+        answer = server.post(f"/{name}", fields)
+        assert answer.status_code == 200
+        jsonschema.validate(answer.json(), operation["responses"]["200"]["content"]["application/json"]["schema"])
+
+
+@pytest.mark.parametrize("path", ["/languages", "/frontend/settings", "/health"])
+def test_answers_are_as_described(server, document, path):
+    schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    answer = server.get(path).json()
+    jsonschema.validate(answer, schema)
+    assert answer
+    if isinstance(answer, dict):
+        assert set(answer) == set(schema["properties"])
+
+
+def test_errors_are_as_described(server, document):
+    answer = server.post("/translate", {"q": "x"})
+    schema = document["paths"]["/translate"]["post"]["responses"]["400"]["content"]["application/json"]["schema"]
+    jsonschema.validate(answer.json(), schema)

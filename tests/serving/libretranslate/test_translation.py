@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from serving.served import serve, stored
 
 from regard.decoding import Options
+from regard.serving.errors import ProtocolError
 from regard.serving.libretranslate import translation
-from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
 from regard.serving.libretranslate.translation import (

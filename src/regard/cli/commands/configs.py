@@ -1,6 +1,5 @@
 """`regard configs`: the configurations that come with Regard, and how `regard train` finds one."""
 
-import difflib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ import typer
 import regard
 from regard.cli.messages import print_message, print_table, print_text
 from regard.errors import CommandError
+from regard.messages import did_you_mean
 
 EXAMPLES = ("regard configs", "regard configs files > mine.toml")
 
@@ -68,5 +68,5 @@ def is_config_name(path: Path) -> bool:
 
 def suggest_config(name: str) -> str:
     """Suggest a name for a wrong one, in words that follow the sentence that says so."""
-    close = difflib.get_close_matches(Path(name).stem, shipped_configs(), n=1)
-    return f"; did you mean {close[0]}?" if close else "; `regard configs` lists those that come with Regard"
+    near = did_you_mean(Path(name).stem, shipped_configs(), quoted=False)
+    return near or "; `regard configs` lists those that come with Regard"

@@ -10,7 +10,7 @@ from regard.cli.messages import print_text
 from regard.cli.options import SEED, flag_option, name_option, number_option, out_option, read_number, text_option
 from regard.errors import CommandError
 
-MOST = 10_000_000
+MAX_EXAMPLES = 10_000_000
 EXAMPLES = ("regard data phrasebook -o data/", "regard data --list")
 
 
@@ -19,9 +19,9 @@ def data(
         str | None, typer.Argument(metavar="NAME", help="Name of the corpus; --list shows them.", show_default=False)
     ] = None,
     out: Annotated[Path | None, out_option("Folder to write the files to.", "FOLDER")] = None,
-    count: Annotated[int, number_option("Number of examples for training.", least=0, most=MOST)] = 30_000,
-    valid: Annotated[int, number_option("Number of examples for validation.", least=0, most=MOST)] = 500,
-    test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
+    count: Annotated[int, number_option("Number of examples for training.", least=0, most=MAX_EXAMPLES)] = 30_000,
+    valid: Annotated[int, number_option("Number of examples for validation.", least=0, most=MAX_EXAMPLES)] = 500,
+    test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MAX_EXAMPLES)] = 500,
     seed: Annotated[int, number_option("Random seed.", least=0, most=SEED)] = 0,
     pair: Annotated[str, name_option("Languages of the phrasebook: en-de or en-fr.")] = "en-de",
     edition: Annotated[

@@ -34,7 +34,7 @@ EXAMPLES = (
     "regard eval --hypothesis output.de --reference test.de",
 )
 PICTURES = (".png", ".svg", ".pdf")
-MOST = 12  # lines about what is left out
+MAX_NOTES = 12  # lines about what is left out
 
 
 @with_languages
@@ -119,10 +119,10 @@ def measure_items(
     paths = {name: path for name, path in files.items() if path is not None}
     check_output(out, *(path for name, path in paths.items() if name != "images"))
     report = open_run(folder, **opening).evaluate(**paths, **search)
-    for line in report.notes[:MOST]:
+    for line in report.notes[:MAX_NOTES]:
         print_message(line)
-    if len(report.notes) > MOST:
-        print_message(f"… and {len(report.notes) - MOST:,} more skipped items")
+    if len(report.notes) > MAX_NOTES:
+        print_message(f"… and {len(report.notes) - MAX_NOTES:,} more skipped items")
     if out is not None:
         with open_output(out) as write:
             write("".join(f"{place}\t{text}\n" for place, text in report.outputs.items()))

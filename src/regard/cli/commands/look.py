@@ -113,7 +113,7 @@ def look(
     from regard.inspection import look_files
 
     paths = look_files.OutputPaths.parse(out, format, FORMATS)
-    check_walk(paths.format, walk, word, view, head)
+    check_walk(paths.format, walk, word, view, head, against)
     if graph and paths.format != "html":
         raise CommandError(f"--graph: {paths.format} cannot show it with a text; write a page, such as look.html")
 
@@ -141,15 +141,18 @@ def check_alone(options: dict[str, Any]) -> None:
             raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
 
 
-def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: int | None) -> None:
+def check_walk(
+    form: str, walk: bool, word: int | None, view: str | None, head: int | None, against: str | None = None
+) -> None:
     """Refuse what the format cannot show, and options of --walk without it."""
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
         if value is not None and not walk and (form == "html" or name == "--word"):
             raise CommandError(f"{name}: {value} given without --walk; add --walk")
         if isinstance(value, int) and value < 1:
             raise CommandError(f"{name}: {value} given, expected 1 or more")
-    if walk and form != "html":
-        raise CommandError(f"--walk: {form} cannot show it; write a page, such as look.html")
+    for name, value in (("--walk", walk), ("--against", against)):
+        if value and form != "html":
+            raise CommandError(f"{name}: {form} cannot show it; write a page, such as look.html")
 
 
 def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None) -> None:

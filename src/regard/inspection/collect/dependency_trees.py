@@ -24,8 +24,7 @@ import torch
 
 from regard.data import builtin
 from regard.errors import CommandError, DataError
-from regard.inspection.collect.exhibit import Dependencies, HeadHits, View
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import Dependencies, HeadHits, View, merge
 from regard.io import ignore, read_chunks
 from regard.tasks import Side, TrainedRun
 

@@ -21,8 +21,8 @@ from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual,
 from regard.config import parse
 from regard.decoding import Options, check_finite
 from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import name_places
 from regard.inspection.collect.memory_heads import HeadStep, find_heads
-from regard.inspection.collect.sides import grid_side, slots_side
 from regard.models import KINDS, Layer, Memory, MemoryHeads, Model, Pictures
 from regard.tasks import ForcedExample, Item, Side, TrainedRun
 
@@ -190,7 +190,7 @@ class ForwardPass:
         """Return the sides of an exhibit, including those that only the model knows: its grid's places, its slots."""
         sides = dict(self.forced.sides)
         if self.head_steps:
-            sides["memory"] = slots_side(self.head_steps[0].weights.shape[-1])
+            sides["memory"] = name_places([str(slot + 1) for slot in range(self.head_steps[0].weights.shape[-1])])
         grid = self.memory.grid
         for name in self.looks:
             if isinstance(self.looks.modules[name], GridSelfAttention):  # it may stand before the last stages
@@ -199,7 +199,10 @@ class ForwardPass:
         pooled = any(not isinstance(self.looks.modules[name], GridSelfAttention) for name in self.looks)
         if isinstance(self.forced.source, Pictures) and self.forced.label is not None and pooled:
             sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
-        return sides if grid is None else {**sides, "places": grid_side(grid)}
+        if grid is not None:  # places have their row and column, from 1
+            names = [f"{y + 1},{x + 1}" for y in range(grid[0]) for x in range(grid[1])]
+            sides["places"] = name_places(names, (grid[0], grid[1]))
+        return sides
 
     def names(self, side: str, count: int) -> tuple[str, ...]:
         """Return the names of a side's pieces; numbers from 1 for a side that only the model knows."""
@@ -216,5 +219,7 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
         log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
     heads = ((each, recording.calls.get(name, [])) for name, each in find_heads(model).items())
-    head_steps = [HeadStep(each, *call.inputs[:2], call.output[1]) for each, calls in heads for call in calls]
+    head_steps = [
+        HeadStep(each, call.inputs[0], call.inputs[1], call.output[1]) for each, calls in heads for call in calls
+    ]
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)

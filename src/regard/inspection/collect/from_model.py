@@ -151,13 +151,14 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     fresh = [each for each in unit.modules if each not in owner]
     owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[next(iter(unit.modules))]
     owner.update(dict.fromkeys(fresh, name))
+    symbol = layer_symbol_of(unit, recorder)
     # A recurrent layer that is called once goes from state to state inside.
     whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in recorder.outputs
     return GraphNode(
         name,
         unit.kind,
         label_of(unit, module, modules),
-        symbol_of(unit, recorder),
+        number_layer(symbol, *layer_of(unit, recorder)),
         unit.shape,
         unit.phase,
         unit.module,
@@ -167,7 +168,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, recorder),
-        layer_symbol=layer_symbol_of(unit, recorder),
+        layer_symbol=symbol,
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
@@ -266,6 +267,9 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
         elif not inside and not isinstance(module, Attention) and not type(module).__module__.startswith("regard."):
             paths.append(path)  # of another package: everything inside it is framed
     return paths
+
+
+# ---- loops over layers
 
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
@@ -395,13 +399,8 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
 # ---- words and symbols
 
 
-def symbol_of(unit: Unit, recorder: Trace) -> str:
-    """Return the symbol that a kind's paper has for a unit's result; empty where no paper has one."""
-    return number_layer(layer_symbol_of(unit, recorder), *layer_of(unit, recorder))
-
-
 def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
-    """Return the symbol of a unit with ℓ for its layer, which holds for every layer: of the first pattern that fits."""
+    """Return the symbol that a kind's paper has for a unit's result, with ℓ for its layer; empty where none has one."""
     text = description(unit, recorder)
     return next((symbol for pattern, symbol in (*own_symbols(recorder), *GENERAL) if re.search(pattern, text)), "")
 

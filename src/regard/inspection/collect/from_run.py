@@ -27,7 +27,7 @@ from regard.inspection.collect.exhibit import Ablation, Exhibit, View
 from regard.inspection.collect.forward_pass import force, watch_forward
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
-from regard.inspection.collect.views import add_numbers, views_of
+from regard.inspection.collect.views import numbers_of, views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import Model
 from regard.tasks import ForcedExample, Item, TrainedRun
@@ -67,7 +67,7 @@ def exhibit_of(
         title=forced.title,
         run=f"{run.folder.name}, step {run.step:,}",
         sides=forward.sides,
-        views=add_numbers(forward, views),
+        views=tuple(replace(view, numbers=numbers_of(forward, view)) for view in views),
         output=forced.output,
         log_prob=float(forward.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
         labels=forced.labels,

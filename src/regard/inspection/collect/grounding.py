@@ -1,6 +1,7 @@
-"""Grounding of captions: the places of a picture that a captioner looks at for each word, by teacher forcing.
+"""What words count in many items, without an exhibit: places that captions look at, and words that labels hang on.
 
-On drawn scenes it is known which shape a word speaks of, and so how often the look is right.
+A captioner is teacher forced. On drawn scenes it is known which shape a word speaks of, and so how often the look is
+right. A document's words and sentences have the weights of a `han` model.
 """
 
 # b pictures · n pieces · i words · y x rows and columns of the grid · h w height and width of a picture
@@ -12,9 +13,10 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from regard.attention import Look, call_records
-from regard.data import PAD, START, PicturedExample, Tokenizer
+from regard.data import PAD, START, DataSettings, PicturedExample, Splitter, Tokenizer, document_texts
+from regard.decoding import documents_of
 from regard.errors import ArgumentError
-from regard.inspection.collect.sides import merge
+from regard.inspection.collect.exhibit import merge
 from regard.models import Model, Pictures, Tokens
 
 ROWS = 64  # pictures of a batch
@@ -111,3 +113,45 @@ def on_box(box: Box, grid: tuple[int, int], side: int) -> Tensor:
     inside = (rows >= top - height / 2) & (rows <= bottom + height / 2)
     beside = (columns >= left - width / 2) & (columns <= right + width / 2)
     return inside[:, None] & beside
+
+
+# ---- documents
+
+
+@dataclass(frozen=True)
+class WeighedSentence:
+    """A sentence, its weight in the document, and the weights of its words; both sum to one."""
+
+    words: list[str]
+    weights: list[float]
+    weight: float
+
+    @property
+    def counts(self) -> list[float]:
+        """Return the share of each word in the document; over all sentences they sum to one."""
+        return [self.weight * weight for weight in self.weights]
+
+
+def weigh(
+    model: Model, tokenizer: Tokenizer, data: DataSettings, texts: Sequence[str], splitter: Splitter | None = None
+) -> list[list[WeighedSentence]]:
+    """Return the sentences of each text with the weights of a `han` model; a text without words has none.
+
+    A word's weight is that of its pieces together. Texts are read one by one, as they may be of any length.
+    """
+    rows, _ = document_texts.encode_documents(texts, tokenizer, data, document_texts.splitter_of(data, splitter))
+    device = next(model.parameters()).device
+    result = list[list[WeighedSentence]]()
+    for row in rows:
+        documents = documents_of([row], device)
+        words, sentences = model.weigh_documents(documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
+        result.append([])
+        for number, length in enumerate(documents.words.lengths.tolist()):
+            ids = documents.words.ids[number, :length].tolist()
+            written = tokenizer.decode(ids).split()
+            summed = [0.0] * len(written)
+            for place, weight in zip(tokenizer.words(ids), words[number].tolist(), strict=False):
+                if place is not None and place < len(written):
+                    summed[place] += weight
+            result[-1].append(WeighedSentence(written, summed, float(sentences[0, number])))
+    return result

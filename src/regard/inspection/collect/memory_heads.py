@@ -65,7 +65,7 @@ def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
 
 
 def address(step: HeadStep) -> Addressing:
-    """How all heads found their slots in one step, those that read before those that write."""
+    """Collect how all heads found their slots in one step, those that read before those that write."""
     heads = step.heads
     where = heads.steer(step.hidden)[0, : 2 * heads.heads * heads.place].unflatten(-1, (2 * heads.heads, heads.place))
     key, gate, shifts, power = where.split([heads.width + 1, 1, heads.shifts, 1], -1)  # as `MemoryHeads.address` does
@@ -80,7 +80,7 @@ def address(step: HeadStep) -> Addressing:
 
 
 def memory_numbers(steps: Sequence[HeadStep], name: str, rows: int) -> Addressing:
-    """How the heads of the view `name` found their slots, step by step; the view has `rows` steps."""
+    """Collect how the heads of the view `name` found their slots, step by step; the view has `rows` steps."""
     view = MEMORY_VIEWS[name]
     addressed = [address(step) for step in (steps[:rows] if view.rows == "source" else steps[-rows:])]
     tables = ([getattr(each, field.name) for each in addressed] for field in fields(Addressing))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -79,11 +79,11 @@ class ResolvedCall:
     rotated: bool = False  # by rotary positions
     memory: str = "x"  # what keys and values of heads are projected from: x itself, or a memory m
 
-    def expand(self, tensor: Tensor) -> Shaped[Tensor, "b h x c"]:
-        """Expand a tensor [*b (h) x c] of the call over its batch and its heads."""
+    def row(self, tensor: Tensor, number: int = 0) -> Float[Tensor, "h x c"]:
+        """Return what one row of the batch has of a tensor [*b (h) x c] of the call, with its heads."""
         full = tensor.expand(*self.look.weights.shape[:-2], *tensor.shape[-2:])
         full = full if self.heads else full.unsqueeze(-3)
-        return full.reshape(-1, *full.shape[-3:])
+        return full.reshape(-1, *full.shape[-3:])[number].float().cpu()
 
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
@@ -230,7 +230,7 @@ class Slices:
 
     def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
         """Slice [*b (h) n c] to one row of the batch and the head."""
-        return self.resolved.expand(tensor)[batched, self.head].float().cpu()
+        return self.resolved.row(tensor, batched)[self.head]
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
         """Return the part of a tensor that belongs to the walk's query."""
@@ -367,7 +367,7 @@ def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bo
     mask = resolved.call.limits.mask()
     if mask is None:
         return torch.ones(shape[-1], dtype=torch.bool)
-    return resolved.expand(mask.expand(shape))[each, head, row].cpu()
+    return resolved.row(mask.expand(shape), each)[head, row] > 0
 
 
 # ---- by name and shape
@@ -426,13 +426,16 @@ def stages_of(
         AttentionStage("weights", tuple(look.weights.shape), weighting_words(attention.weighting), (), "weighting")
     )
     if gated:
-        stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
+        own = ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)
+        words = "exp(−(j − p_i)² / 2σ²)" if any(isinstance(part, Predictive) for part in parts) else own
+        stages.append(AttentionStage("gate", tuple(look.weights.shape), words))
     # Where the values are the identity, the sum is the weights themselves.
     values, width = prepared.values, prepared.values.shape[-1]
-    own = values.shape[-2] == width and bool(
+    pairs_of_keys = values.shape[-2] == width and bool(
         (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
     )
-    stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
+    words = "each key is its own value" if pairs_of_keys else ""
+    stages.append(AttentionStage("sum", context, words, ("v",), pairs=pairs_of_keys))
     if heads:
         *batch, count, queries, width = context
         stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
@@ -452,10 +455,3 @@ def list_words(parts: tuple[Span, ...], biases: bool) -> str:
     named = [part for part in parts if type(part) not in SPANS or isinstance(part, Alibi) is biases]
     words = (SPANS.get(type(part), type(part).__name__).format(radius=getattr(part, "radius", "")) for part in named)
     return ", ".join(dict.fromkeys(words))
-
-
-def gate_words(parts: tuple[Span, ...]) -> str:
-    """Describe what weights are multiplied by after the softmax."""
-    if any(isinstance(part, Predictive) for part in parts):
-        return "exp(−(j − p_i)² / 2σ²)"
-    return ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)

@@ -7,7 +7,6 @@ page holds them in half precision and computes any row of any head from them, wi
 # b rows of a batch: sentences of a document, otherwise one · h heads · n rows · m columns · s sentences · d width
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, cast
 
 import torch
@@ -162,28 +161,18 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     local = [
         f"local-{'m' if isinstance(each, Monotonic) else 'p'}, D = {each.radius}" for each in windows(inner.span, span)
     ]
-    parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
-    return " · ".join(filter(None, parts))
-
-
-def score_words(score: Score) -> str:
-    """Describe a score by its name and formula."""
-    score = score.first_score if isinstance(score, PerHead) else score
+    score = inner.score.first_score if isinstance(inner.score, PerHead) else inner.score
+    words = next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
     if isinstance(score, Dot):
-        return "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
-    return next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
+        words = "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
+    parts = [heads, words, *local, weighting_words(inner.weighting)]
+    return " · ".join(filter(None, parts))
 
 
 def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
     """List the windows of local attention among spans."""
     parts = (part for span in spans if span is not None for part in span.parts)
     return [part for part in parts if isinstance(part, Monotonic | Predictive)]
-
-
-@torch.no_grad()
-def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]:
-    """Return the views, each with its numbers where it has any."""
-    return tuple(replace(view, numbers=numbers_of(forward, view)) for view in views)
 
 
 def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
@@ -213,8 +202,7 @@ def joined_numbers(
 
     def beside(tensor: Tensor) -> Float[Tensor, "1 m c"]:
         assert lengths is not None
-        rows = zip(calls[0].expand(tensor)[:, 0], lengths, strict=True)
-        return torch.cat([row[:length] for row, length in rows])[None].float().cpu()
+        return torch.cat([calls[0].row(tensor, at)[:, :length] for at, length in enumerate(lengths)], 1)
 
     def table(tensors: Sequence[Tensor | None], default: float = 0.0) -> Float[Tensor, "h n m"] | None:
         if lengths is None or tensors[0] is None:
@@ -223,14 +211,16 @@ def joined_numbers(
 
     if lengths is None:
         keys, values = (
-            shared_keys(calls, [part(each, tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
+            shared_keys(calls, [each.row(tensor) for each, tensor in zip(calls, tensors, strict=True)], columns)
             for tensors in ([each.call.keys for each in calls], [each.call.values for each in calls])
         )
     else:
         keys, values = beside(first.keys), beside(first.values)
     alike = keys is not None and all((each.call.score, each.call.scale) == (first.score, first.scale) for each in calls)
     form = {"bilinear": "dot", "additive": "additive"}.get(first.score, "stored") if alike else "stored"
-    projected = form != "stored"
+    projected, vector = form != "stored", first.vector if form == "additive" else None
+    if vector is not None:  # a row per head, or one for all
+        vector = vector.reshape(-1, vector.shape[-1]).float().cpu()
     softmax = all(each.call.weighting == "softmax" and each.look.picked is None for each in calls)
     masks = [each.call.limits.mask() if lengths is None else None for each in calls]
     if lengths is None and any(each.look.weights.shape[-1] < columns for each in calls):  # a tape that grows
@@ -240,10 +230,10 @@ def joined_numbers(
         score=cast(Literal["dot", "additive", "stored"], form),
         scale=float(first.scale),
         temperature=float(first.temperature) if softmax else 1.0,
-        query=torch.cat([part(each, each.call.query) for each in calls], 1) if projected else None,
+        query=torch.cat([each.row(each.call.query) for each in calls], 1) if projected else None,
         keys=keys if projected else None,
         values=values,
-        vector=None if form != "additive" or first.vector is None else vector_of(first.vector),
+        vector=vector,
         scores=None if projected else table([each.look.scores for each in calls]),
         bias=table([each.call.limits.bias() for each in calls]),
         gate=table([each.call.limits.gate() for each in calls], 1.0),
@@ -254,18 +244,13 @@ def joined_numbers(
     )
 
 
-def part(resolved: ResolvedCall, tensor: Tensor) -> Float[Tensor, "h x c"]:
-    """Return [*b (h) x c] of the only row of the batch, with its heads."""
-    return resolved.expand(tensor)[0].float().cpu()
-
-
 def shared_keys(
     calls: Sequence[ResolvedCall], tensors: Sequence[Float[Tensor, "h _ c"]], columns: int
 ) -> Float[Tensor, "h m c"] | None:
     """Return the keys of the longest call, if those of every other call are a prefix of them; else None."""
     last = max(reversed(tensors), key=lambda each: each.shape[1])
     for resolved, tensor in zip(calls, tensors, strict=True):
-        has_weight = part(resolved, resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
+        has_weight = resolved.row(resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
         beginning = last[:, : tensor.shape[1]]
         # Projected in a batch of another size, the same numbers may differ in their last digit.
         if not torch.allclose(tensor[has_weight], beginning[has_weight], rtol=1e-4, atol=1e-6):
@@ -286,12 +271,7 @@ def stack_tables(
     for resolved, tensor in zip(calls, tensors, strict=True):
         shape = resolved.look.weights.shape
         whole = torch.full(shape, default) if tensor is None else tensor.expand(shape)
-        rows.append(F.pad(part(resolved, whole), (0, columns - shape[-1])))
+        rows.append(F.pad(resolved.row(whole), (0, columns - shape[-1])))
     joined = torch.cat(rows, 1)
     same = len(joined) > 1 and bool((joined == joined[:1]).all())
     return joined[:1] if same else joined
-
-
-def vector_of(vector: Tensor) -> Float[Tensor, "h c"]:
-    """Return the v of an additive score, a row per head or one for all."""
-    return vector.reshape(-1, vector.shape[-1]).float().cpu()

@@ -147,45 +147,6 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
     return words.index(which.word)
 
 
-# ---- states of a recurrent network
-
-
-@torch.no_grad()
-def states_of(forward: ForwardPass) -> tuple[State, ...]:
-    """List every state in the order of computation; none for a model that is not recurrent.
-
-    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
-    """
-    states = list(encoder_states(forward))
-    if forward.forced.target is not None:
-        states += decoder_states(forward)
-    return tuple(states)
-
-
-def encoder_states(forward: ForwardPass) -> Iterator[State]:
-    """List the encoder's states, in the order of reading, which may be backwards."""
-    states = forward.model.source_states(forward.memory)
-    if states is None or "source" not in forward.forced.sides:
-        return
-    pairs = list(zip(forward.forced.sides["source"].names, states[0].float().cpu(), strict=False))
-    for piece, values in reversed(pairs) if forward.model.reads_backwards else pairs:
-        yield State(piece, values, "source")
-
-
-def decoder_states(forward: ForwardPass) -> Iterator[State]:
-    """List the decoder's states, each after a piece was read: the same steps as a search takes."""
-    target = forward.forced.target
-    assert target is not None
-    state = forward.model.start(forward.memory, 1, len(target) + 1)
-    if forward.model.hidden_state(state) is None:
-        return
-    for piece, token in zip(forward.forced.sides["read"].pieces, (START, *target), strict=True):
-        _, state = forward.model.step(torch.tensor([token], device=forward.memory.states.device), state)
-        hidden = forward.model.hidden_state(state)
-        assert hidden is not None
-        yield State(piece, hidden[0].float().cpu().clone(), "target")
-
-
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
     module = forward.looks.modules[view.name]
@@ -396,7 +357,43 @@ def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: V
     ]
 
 
-# ---- gates of recurrent layers
+# ---- states and gates of recurrent layers
+
+
+@torch.no_grad()
+def states_of(forward: ForwardPass) -> tuple[State, ...]:
+    """List every state in the order of computation; none for a model that is not recurrent.
+
+    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
+    """
+    states = list(encoder_states(forward))
+    if forward.forced.target is not None:
+        states += decoder_states(forward)
+    return tuple(states)
+
+
+def encoder_states(forward: ForwardPass) -> Iterator[State]:
+    """List the encoder's states, in the order of reading, which may be backwards."""
+    states = forward.model.source_states(forward.memory)
+    if states is None or "source" not in forward.forced.sides:
+        return
+    pairs = list(zip(forward.forced.sides["source"].names, states[0].float().cpu(), strict=False))
+    for piece, values in reversed(pairs) if forward.model.reads_backwards else pairs:
+        yield State(piece, values, "source")
+
+
+def decoder_states(forward: ForwardPass) -> Iterator[State]:
+    """List the decoder's states, each after a piece was read: the same steps as a search takes."""
+    target = forward.forced.target
+    assert target is not None
+    state = forward.model.start(forward.memory, 1, len(target) + 1)
+    if forward.model.hidden_state(state) is None:
+        return
+    for piece, token in zip(forward.forced.sides["read"].pieces, (START, *target), strict=True):
+        _, state = forward.model.step(torch.tensor([token], device=forward.memory.states.device), state)
+        hidden = forward.model.hidden_state(state)
+        assert hidden is not None
+        yield State(piece, hidden[0].float().cpu().clone(), "target")
 
 
 def cell_gates(

@@ -79,7 +79,7 @@ def model_graph(
 
 
 def draw_graph(graph: Graph, prefix: str = "graph") -> str:
-    """A graph as the text of one <svg> element; `prefix` begins the names in it, which differ within a page."""
+    """Draw a graph as the text of one <svg> element; `prefix` begins the names in it, which differ within a page."""
     nodes = {node.name: node for node in graph.nodes}
     layout = lay_out(graph, lambda name: box_size(nodes[name], graph), frame_label_width)
     legend = legend_of(graph)
@@ -113,7 +113,7 @@ def draw_graph(graph: Graph, prefix: str = "graph") -> str:
 
 
 def describe(graph: Graph) -> str:
-    """The graph for those who do not see it: what runs, in order, on each side."""
+    """Describe the graph for those who do not see it: what runs, in order, on each side."""
     sentences = []
     for side in ("encoder", "decoder"):
         labels = [plain_text(node.label) for node in graph.nodes if node.side == side and node.kind != "previous"]
@@ -139,7 +139,7 @@ def legend_of(graph: Graph) -> str:
 
 
 def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
-    """A shape with letters for the sizes of the pass; the last number is a width, but for inputs and pairs of words."""
+    """Write a shape with letters for the sizes of the pass; the last number is a width, but for inputs and pairs."""
     letters = {size: letter for letter, size in sizes.items()}
     if "m" in sizes:
         letters.setdefault(sizes["m"] + 1, "m + 1")
@@ -156,7 +156,7 @@ def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
 
 
 def small_line(node: GraphNode, graph: Graph) -> str:
-    """The second line of a box: its shape, and a word on what it does."""
+    """Write the second line of a box: its shape, and a word on what it does."""
     parts = []
     if node.shape:
         parts.append("[" + ", ".join(shape_letters(node, graph.sizes)) + "]")
@@ -168,7 +168,7 @@ def small_line(node: GraphNode, graph: Graph) -> str:
 
 
 def first_line(node: GraphNode, graph: Graph) -> str:
-    """The label of a box, with a sign where it reads its own last state, and how many it stands for."""
+    """Write the label of a box, with a sign where it reads its own last state, and how many it stands for."""
     count = graph.alone(node)
     return node.label + (" ↻" if node.loops else "") + (f" × {count}" if count > 1 else "")
 
@@ -177,7 +177,7 @@ def first_line(node: GraphNode, graph: Graph) -> str:
 
 
 def box_size(node: GraphNode, graph: Graph) -> tuple[float, float]:
-    """The width and height of a box that holds its text."""
+    """Return the width and height of a box that holds its text."""
     first = text_width(plain_text(first_line(node, graph)), 14.2)
     if node.symbol:
         first += 10 + text_width(plain_text(node.symbol), 13.4)
@@ -187,18 +187,18 @@ def box_size(node: GraphNode, graph: Graph) -> tuple[float, float]:
 
 
 def frame_label_width(group: GraphGroup) -> float:
-    """The width of a frame's name."""
+    """Return the width of a frame's name."""
     return text_width(frame_label(group), 12.2) + (text_width(f"× {group.count}", 14) + 10 if group.count > 1 else 0.0)
 
 
 def frame_label(group: GraphGroup) -> str:
-    """A frame's name, with the dotted name of what it is."""
+    """Return a frame's name, with the dotted name of what it is."""
     alone = group.parent is not None or group.members[0] in group.label
     return group.label if alone else f"{group.label} · {group.members[0]}"
 
 
 def text_width(text: str, size: float) -> float:
-    """An estimate, on the safe side, of how wide a text is."""
+    """Estimate, on the safe side, how wide a text is."""
     total = 0.0
     for letter in text:
         if ord(letter) in COMBINING:
@@ -208,12 +208,12 @@ def text_width(text: str, size: float) -> float:
 
 
 def plain_text(markup: str) -> str:
-    """A symbol without the marks of its indices."""
+    """Strip a symbol of the marks of its indices."""
     return re.sub(r"[_^](?:\{([^}]*)\}|(.))", r"\1\2", markup)
 
 
 def marked_up(markup: str) -> str:
-    """A symbol as tspans, its indices small and moved."""
+    """Write a symbol as tspans, its indices small and moved."""
     tspans, moved = [], 0.0
     for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
         text = plain or braced or single
@@ -231,7 +231,7 @@ def marked_up(markup: str) -> str:
 
 
 def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
-    """A box with its words; its whole name and what it holds are shown when pointed at."""
+    """Draw a box with its words; its whole name and what it holds are shown when pointed at."""
     middle = box.x + box.width / 2
     small = small_line(node, graph)
     first = box.y + box.height / 2 + (4.5 if not small else -4.0)
@@ -266,7 +266,7 @@ def hint(node: GraphNode) -> str:
 
 
 def draw_frame(frame: Frame) -> str:
-    """A frame with its name."""
+    """Draw a frame with its name."""
     inner = " graph-inner" if frame.group.parent is not None else ""
     times = f'<tspan class="graph-times" dx="8">× {frame.group.count}</tspan>' if frame.group.count > 1 else ""
     return (
@@ -278,7 +278,7 @@ def draw_frame(frame: Frame) -> str:
 
 
 def draw_curve(curve: Curve, prefix: str) -> str:
-    """An edge: upright through rows, and in a curve from one to the next."""
+    """Draw an edge: upright through rows, and in a curve from one to the next."""
     points = curve.points
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     if curve.corners:
@@ -295,7 +295,7 @@ def draw_curve(curve: Curve, prefix: str) -> str:
 
 
 def round_corners(points: list[tuple[float, float]], radius: float = 8.0) -> str:
-    """Straight lines with round corners."""
+    """Draw straight lines with round corners."""
     path = ""
     for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
         before = min(radius, (abs(x1 - x0) + abs(y1 - y0)) / 2)
@@ -307,14 +307,14 @@ def round_corners(points: list[tuple[float, float]], radius: float = 8.0) -> str
 
 
 def toward(start: tuple[float, float], end: tuple[float, float], by: float) -> tuple[float, float]:
-    """The point a little way from one to another, along the axis that they share."""
+    """Find the point a little way from one to another, along the axis that they share."""
     x, y = end[0] - start[0], end[1] - start[1]
     length = max(1e-9, (x * x + y * y) ** 0.5)
     return start[0] + x / length * by, start[1] + y / length * by
 
 
 def side_names(graph: Graph, layout: Layout) -> list[str]:
-    """Encoder and decoder by name, below their sides."""
+    """Name encoder and decoder below their sides."""
     names = []
     side_of = {node.name: node.side for node in graph.nodes}
     for side in ("encoder", "decoder"):

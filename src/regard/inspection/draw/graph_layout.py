@@ -37,11 +37,11 @@ class Item:
     lane: bool = False
 
     def entry(self, source: str) -> float:
-        """Where an edge from a source arrives, from the left side."""
+        """Return where an edge from a source arrives, from the left side."""
         return self.width / 2 if self.inner is None else self.inner.entries[source]
 
     def exit(self, source: str) -> float:
-        """Where an edge from a source leaves."""
+        """Return where an edge from a source leaves."""
         return self.width / 2 if self.inner is None else self.inner.exits[source]
 
 
@@ -100,7 +100,7 @@ class Rows:
         rows[rank].sort(key=lambda item: wishes[item.key])
 
     def crossings(self, rows: list[list[Item]]) -> int:
-        """How often edges cross."""
+        """Count how often edges cross."""
         place = {key: number for row in rows for key, number in positions(row).items()}
         count = 0
         by_rank: dict[int, list[tuple[float, float]]] = {}
@@ -141,7 +141,7 @@ class Rows:
                     item.x = x
 
     def wishes(self, item: Item, upward: bool, both: bool) -> list[tuple[float, float]]:
-        """Where an item would stand for each of its edges to be upright, and how much that counts."""
+        """List where an item would stand for each of its edges to be upright, and how much that counts."""
         near = []
         for link in self.links:
             weight = self.weights[link]
@@ -155,17 +155,17 @@ class Rows:
 
 
 def share(item: Item, along: float) -> float:
-    """A place along an item as a share of the item's width; a lane has none, and is met in its middle."""
+    """Return a place along an item as a share of its width; a lane has none, and is met in its middle."""
     return along / item.width if item.width else 0.5
 
 
 def positions(row: Sequence[Item]) -> dict[str, float]:
-    """Each item's number in its row."""
+    """Number the items of a row."""
     return {item.key: float(number) for number, item in enumerate(row)}
 
 
 def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The places nearest to what is wished, in order and apart: least squares, by pooling neighbours that collide."""
+    """Place items as near as can be to their wishes, in order and apart: least squares, pooling those that collide."""
     offsets, total = [], 0.0
     for number, item in enumerate(row):
         offsets.append(total)
@@ -284,7 +284,12 @@ class Arrangement:
     def arrange(self) -> Layout:
         """Place everything, and return the frame with it."""
         self.make_items()
-        edges = self.local_edges()
+        pairs = (
+            (edge.source, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges
+        )
+        edges = [
+            edge for edge in pairs if edge[1] is not edge[2]
+        ]  # the source, its item, the target's; None is outside
         self.rank(edges)
         self.add_lanes(edges)
         rows = Rows(self.items, self.links, self.is_from_beside)
@@ -292,7 +297,7 @@ class Arrangement:
         return self.finish(rows.rows)
 
     def make_items(self) -> None:
-        """Boxes, and frames that are laid out first."""
+        """Make boxes, and frames, which are laid out first."""
         parent = None if self.group is None else self.group.name
         children = [each for each in self.graph.groups if each.parent == parent and set(each.nodes) <= self.members]
         for child in children:
@@ -308,13 +313,8 @@ class Arrangement:
                 if self.place_of[node.name] not in self.items:
                     self.items.append(self.place_of[node.name])
 
-    def local_edges(self) -> list[tuple[str, Item | None, Item | None]]:
-        """Edges between items: the source, its item and the target's; None is outside."""
-        pairs = ((edge, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges)
-        return [(edge.source, lower, upper) for edge, lower, upper in pairs if lower is not upper]
-
     def rank(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
-        """The row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
+        """Find the row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
         reads = [(lower, upper) for _, lower, upper in edges if lower is not None and upper is not None]
         for item in self.items:
             item.rank = 1
@@ -332,7 +332,7 @@ class Arrangement:
                 item.rank = max(item.rank, min(above) - 1)
 
     def add_lanes(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
-        """Lanes through the rows that edges pass, one for all edges of a source; doors where they come in or go out."""
+        """Add lanes through rows that edges pass, one for all edges of a source; doors where they come in or go out."""
         top = max(item.rank for item in self.items) + 1
         for source, lower, upper in edges:
             end = top if upper is None else upper.rank
@@ -354,7 +354,7 @@ class Arrangement:
                 self.ends.add((source, upper))
 
     def lane(self, source: str, rank: int) -> Item:
-        """The place of a source's edges in a row."""
+        """Find or make the place of a source's edges in a row."""
         if (source, rank) not in self.lanes:
             self.lanes[source, rank] = Item(f"{source}@{rank}", 0.0, 0.0, rank, lane=True)
             self.items.append(self.lanes[source, rank])
@@ -375,7 +375,7 @@ class Arrangement:
         return self.beside and item.lane and not any(link.upper is item for link in self.links)
 
     def finish(self, rows: list[list[Item]]) -> Layout:
-        """The layout with its margins: rows from the bottom up, curves in the gaps between them."""
+        """Make the layout with its margins: rows from the bottom up, curves in the gaps between them."""
         lowest = min(item.x for item in self.items)
         widest = max(item.x + item.width for item in self.items) - lowest
         framed = self.group is not None
@@ -423,7 +423,7 @@ class Arrangement:
         return layout
 
     def gap_above(self, rank: int, heights: Sequence[float]) -> float:
-        """The height of the gap above a row; wider where an edge goes far aside."""
+        """Return the height of the gap above a row; wider where an edge goes far aside."""
         far = [
             abs(link.lower.x + link.lower.exit(link.source) - link.upper.x - link.upper.entry(link.source))
             for link in self.links
@@ -434,7 +434,7 @@ class Arrangement:
         return GAP + min(22.0, max(far, default=0.0) * 0.06)
 
     def draw_links(self, layout: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
-        """Curves along the links, and where edges come in and go out."""
+        """Add curves along the links, and where edges come in and go out."""
         for link in self.links:
             below, above = link.lower, link.upper
             x1, x2 = below.x + below.exit(link.source), above.x + above.entry(link.source)
@@ -470,7 +470,7 @@ class Arrangement:
 
 
 def meet(x1: float, x2: float, below: Item, above: Item) -> Point:
-    """Where an edge that is nearly upright is drawn upright; at lanes and frames its place is fixed."""
+    """Find where an edge that is nearly upright is drawn upright; at lanes and frames its place is fixed."""
     low, high = (item.inner is None and item.width > 2 * NEARLY for item in (below, above))
     if low and high:
         return (x1 + x2) / 2, (x1 + x2) / 2

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import as_stack, check_words
-from regard.inspection.draw.plot import INK, RULE, Drawing, Limits, Scale, draw_bar, is_dark, list_scales, save, share
+from regard.inspection.draw.plot import INK, RULE, Drawing, Scale, draw_bar, is_dark, list_scales, save, share
 
-LONGEST = 60  # letters of a word beside a picture
+MAX_LETTERS = 60  # letters of a word beside a picture
 
 SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
@@ -37,7 +37,6 @@ def heatmap(
     target: Sequence[str] | None = None,
     *,
     title: str | Sequence[str] | None = None,
-    limits: Limits | Sequence[Limits] = None,
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
@@ -46,19 +45,18 @@ def heatmap(
     `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
     dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel.
     The colours of weights go from 0 to 1 in every picture, as the bar beside them says; with `stretch` to the largest
-    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. `limits` are the
-    lowest and the highest value of another scale, for all panels or for each (None: as above). With a `path` the figure
-    is also saved; the suffix chooses PNG, SVG or PDF.
+    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. With a `path`
+    the figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
     source, target = (
-        [cut_word(word[: LONGEST + 1], LONGEST) for word in words]
+        [cut_word(word[: MAX_LETTERS + 1], MAX_LETTERS) for word in words]
         for words in (_labels("source", source, m), _labels("target", target, n))
     )
     heading, names = _titles(title, panels)
 
-    scales = list_scales(stack, limits, stretch)
+    scales = list_scales(stack, stretch)
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
@@ -138,7 +136,7 @@ def bars(
 
 
 def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
-    """The lines above the columns, the width of each column, and what stands between two."""
+    """Lay out the lines above the columns, the width of each column, and what stands between two."""
     for least, gap in ((4, "  "), (3, " "), (2, " ")):
         wide = [max(text_width(word), least) for word in source]
         if margin + sum(wide) + len(gap) * len(source) <= width:
@@ -152,7 +150,7 @@ def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list
 
 
 def _stack(weights: Any) -> Tensor:
-    """A Look, a tensor or nested lists as finite float64 [h, n, m]."""
+    """Read a Look, a tensor or nested lists as finite float64 [h, n, m]."""
     weights = torch.as_tensor(getattr(weights, "weights", weights)).detach().cpu().double()
     weights = as_stack(weights, "weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got")
     if not bool(weights.isfinite().all()):
@@ -223,7 +221,7 @@ def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None
 
 
 def text_width(word: str) -> int:
-    """Columns a word takes in a terminal: two for wide letters, none for combining marks."""
+    """Count the columns a word takes in a terminal: two for wide letters, none for combining marks."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in word
@@ -231,7 +229,7 @@ def text_width(word: str) -> int:
 
 
 def cut_word(word: str, size: int) -> str:
-    """A word in at most `size` columns, its end replaced by … where it is longer."""
+    """Cut a word to at most `size` columns, its end replaced by … where it is longer."""
     if text_width(word) <= size:
         return word
     while word and text_width(word) > size - 1:
@@ -245,6 +243,6 @@ def _pad(word: str, size: int, right: bool = False) -> str:
 
 
 def fonts() -> list[str]:
-    """The installed fonts that words are written with, in the order they are asked for a letter."""
+    """List the installed fonts that words are written with, in the order they are asked for a letter."""
     installed = set(font_manager.fontManager.get_font_names())
     return [font for font in FONTS if font in installed]

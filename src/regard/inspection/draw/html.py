@@ -37,7 +37,7 @@ class Table:
                 raise ArgumentError(f"rows: {len(self.columns)} cells a row were expected, got {list(row)}")
 
     def text_rows(self) -> list[list[str]]:
-        """The rows as text."""
+        """Return the rows as text."""
         formats = [*self.formats, *([""] * (len(self.columns) - len(self.formats)))]
         return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
 
@@ -47,12 +47,12 @@ class Table:
 
 
 def is_number(cell: Cell) -> bool:
-    """A number, nothing, or a text that is a number with its deviation, as in 37.2 ± 0.3."""
+    """Return whether a cell is a number, nothing, or a text that is a number with its deviation, as in 37.2 ± 0.3."""
     return cell is None or isinstance(cell, int | float) or bool(DEVIATING.fullmatch(cell))
 
 
 def show(cell: Cell, style: str = "") -> str:
-    """A cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
+    """Write a cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
     if cell is None:
         return "–"
     if isinstance(cell, str | bool):
@@ -68,7 +68,7 @@ def show(cell: Cell, style: str = "") -> str:
 
 
 def document(title: str, body: Sequence[str], style: str = "") -> str:
-    """A whole page from the elements of its body; `style` is added to the common one."""
+    """Write a whole page from the elements of its body; `style` is added to the common one."""
     head = [
         "<!doctype html>",
         '<html lang="en-GB">',
@@ -83,12 +83,12 @@ def document(title: str, body: Sequence[str], style: str = "") -> str:
 
 
 def figure_element(plot: Figure, index: int | str, *, caption: str, alt: str) -> str:
-    """A figure with its caption; `alt` says what it shows for those who do not see it."""
+    """Write a figure with its caption; `alt` says what it shows for those who do not see it."""
     return f"<figure><div>{svg_element(plot, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def svg_element(plot: Figure, index: int | str, *, alt: str) -> str:
-    """A figure drawn into the page, its colours given over to the style sheet so that they follow light and dark.
+    """Draw a figure into the page, its colours given over to the style sheet so that they follow light and dark.
 
     `index` must differ between the figures of a page: the names inside them begin with it.
     """
@@ -100,7 +100,7 @@ def svg_element(plot: Figure, index: int | str, *, alt: str) -> str:
 
 
 def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
-    """A table that scrolls sideways by itself where it is too wide; `numeric` columns stand to the right."""
+    """Write a table that scrolls sideways by itself where it is too wide; `numeric` columns stand to the right."""
     right = ['class="number"' if number else "" for number in numeric or table.numeric()]
 
     def row(cells: list[str], tag: str) -> str:
@@ -123,7 +123,7 @@ def _use_style_colours(tag: str, index: int | str) -> str:
 
 
 def _colour_variables() -> str:
-    """One variable a colour, with its partner for dark paper; shades from white to dark are turned around there."""
+    """Define a variable a colour, with its partner for dark paper, where shades of white to dark are turned round."""
     light = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
     dark = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
     shades = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'

@@ -29,8 +29,16 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.exhibit import Addressing, Exhibit, Gates, Numbers, View, Walk, as_exhibit
-from regard.inspection.collect.sides import separate_marks
+from regard.inspection.collect.exhibit import (
+    Addressing,
+    Exhibit,
+    Gates,
+    Numbers,
+    View,
+    Walk,
+    as_exhibit,
+    separate_marks,
+)
 from regard.inspection.draw.graph import GRAPH_STYLE, STATIC, draw_graph
 from regard.io import disk
 from regard.tasks import Side
@@ -84,7 +92,7 @@ def page(
     against: Exhibit | Look | None = None,
     stretch: bool = False,
 ) -> Page:
-    """The page of an exhibit, or of a look with the words that it stands between.
+    """Make the page of an exhibit, or of a look with the words that it stands between.
 
     `against` is another one, of the same input and another model, or of another input: the two are shown side by side,
     and where they differ is marked. `stretch` opens the page with its switch "Stretch" on, which colours relative to
@@ -221,7 +229,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
 
 
 def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
-    """Any numbers as low + step · level, one low and one step for each of the first dimension."""
+    """Write numbers as low + step · level, one low and one step for each of the first dimension."""
     weights: Float[np.ndarray, "h n m"] = values.detach().cpu().double().numpy()
     if not np.isfinite(weights).all():
         raise ArgumentError(f"{name}: all weights must be finite to be shown, got infinity or NaN")
@@ -250,12 +258,12 @@ def _number(value: float | None, digits: int = 4) -> float | None:
 
 
 def _numbers(values: Tensor | None, least: str | None = None) -> Any:
-    """Numbers for the page, which cannot hold infinity; `least` stands for -∞."""
+    """Round numbers for the page, which cannot hold infinity; `least` stands for -∞."""
     return None if values is None else _rounded(values.detach().cpu().double().tolist(), least)
 
 
 def _rounded(value: Any, least: str | None) -> Any:
-    """Numbers in lists of lists for the page. A function within another would hold itself: garbage at every call."""
+    """Round numbers in lists of lists. A function within another would hold itself: garbage at every call."""
     if isinstance(value, list):
         return [_rounded(each, least) for each in value]
     return least if value == -math.inf else _number(value)
@@ -268,18 +276,18 @@ def _short(text: str, most: int = 60) -> str:
 
 @cache
 def look_style() -> str:
-    """The style of a page: all its files, in one."""
+    """Read the style of a page: all its files, in one."""
     return "".join((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
 
 
 @cache
 def look_script() -> str:
-    """The script of a page: all its files, in one that leaves no name outside."""
+    """Read the script of a page: all its files, in one that leaves no name outside."""
     return join_scripts([(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
 
 
 def look_data() -> str:
-    """The script that reads the numbers of a page, for other pages that show some of them."""
+    """Read the script that reads the numbers of a page, for other pages that show some of them."""
     return (STATIC / "data.js").read_text(encoding="utf-8")
 
 
@@ -332,7 +340,7 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
 
 
 def list_parts(numbers: Numbers | Addressing, values: bool) -> dict[str, Tensor]:
-    """The tensors of numbers that are there: the values, or what weights are computed from."""
+    """Return the tensors of numbers that are there: the values, or what weights are computed from."""
     if isinstance(numbers, Addressing):
         names = [] if values else [field.name for field in fields(Addressing)]
     else:
@@ -348,7 +356,7 @@ def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
 
 
 def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:
-    """The high bytes of half-precision numbers, then the low ones; None where a number is too large for that."""
+    """Split half-precision numbers into their high bytes, then the low ones; None where one is too large for that."""
     halves = tensor.detach().cpu().half()
     if not bool(halves.isfinite().all()):
         return None

@@ -8,9 +8,7 @@ where the head of attention leads from a word to its head in the tree, or back.
 """
 
 # h heads · n rows or words · m columns or pieces · y x rows and columns of a grid
-import difflib
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +28,8 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit
-from regard.inspection.collect.sides import count_specials, merge, separate_marks
-from regard.inspection.draw.heatmap import LONGEST, cut_word, draw_panel, fonts, heatmap, text_width
+from regard.inspection.collect.exhibit import Exhibit, View, as_exhibit, count_specials, merge, separate_marks
+from regard.inspection.draw.heatmap import MAX_LETTERS, cut_word, draw_panel, fonts, heatmap, text_width
 from regard.inspection.draw.plot import FAINT, INK, RULE, SEQUENTIAL, Drawing, draw_bar, letters_on, save, weight_scale
 from regard.tasks import Side
 
@@ -53,25 +50,20 @@ def picture(
     *,
     view: str | None = None,
     head: int | None = None,
-    against: Exhibit | None = None,
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
-    """A picture of an exhibit, or of a look with the words that it stands between.
+    """Draw an exhibit, or a look with the words that it stands between.
 
     Text is drawn as a heat map between words; a caption as a film strip, a panel a word, as in Xu et al. 2015; a
     document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the one that is
     nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all of them,
-    and one head of self-attention with the text's dependency tree, where that is known. `against` another exhibit, of
-    another model or of another input, the words that both wrote or read are drawn for one, for the other, and as the
-    difference. Colours go from 0 to 1 or, with `stretch`, to the largest weight of the picture. With a `path` the
-    figure is also saved; the suffix chooses PNG, SVG or PDF.
+    and one head of self-attention with the text's dependency tree, where that is known. Colours go from 0 to 1 or, with
+    `stretch`, to the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG
+    or PDF.
     """
     exhibit = as_exhibit(what, source, target)
-    if against is not None:
-        figure = _draw_difference(exhibit, against, view, head, stretch)
-    else:
-        figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
+    figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
     if path is not None:
         save(figure, path)
     return figure
@@ -79,7 +71,8 @@ def picture(
 
 def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
-    weights = _heads(view, heads)
+    weights = view.weights.detach().float().cpu()
+    weights = torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
     if columns is not None and columns.grid is not None:
         with_places = rows is not None and rows.grid is not None
         return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
@@ -90,19 +83,19 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: b
         name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1:
-        words = exhibit.sides[tree.side]  # those that the tree counts
-        merged = merge(weights, words.words, words.words)
-        down = list(map(replace_surrogates, words.texts))
-        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name, stretch=stretch)
-    merged, down, across = _merge_words(exhibit, view, weights)
-    figure = heatmap(merged, across, down, title=name, stretch=stretch)
+        side = exhibit.sides[tree.side]  # with the words that the tree counts
+        texts = list(map(replace_surrogates, side.texts))
+        merged = merge(weights, side.words, side.words)[0]
+        return draw_dependencies(merged, texts, tree.heads, tree.relations, name, stretch=stretch)
+    (down, names), (across, words) = _units(exhibit, view)
+    figure = heatmap(merge(weights, down, across), words, names, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
-        _marks(axes, exhibit, view, each)
+        _marks(axes, view, each, down, across)
     return figure
 
 
 def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
-    """The view to draw and its heads; None stands for their mean."""
+    """Choose the view to draw and its heads; None stands for their mean."""
     views = {view.name: view for view in exhibit.views}
     if not views:
         raise ArgumentError(f"exhibit: a {exhibit.kind or 'model'} without attention has nothing to draw")
@@ -121,16 +114,11 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     return view, [0] if count == 1 else list(range(count))
 
 
-def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
-    weights = view.weights.detach().float().cpu()
-    return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
-
-
 # ---- text
 
 
 def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
-    """The units of the rows and of the columns.
+    """Return the units of the rows and of the columns.
 
     The rows are what is read, where that is what a row aligns; whole where a text looks at itself, so that rows and
     columns are the same.
@@ -141,17 +129,9 @@ def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
     return units_of(rows, n, whole=view.rows == view.columns), units_of(columns, m, whole=True)
 
 
-def _merge_words(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"]
-) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
-    (rows, down), (columns, across) = _units(exhibit, view)
-    return merge(weights, rows, columns), down, across
-
-
-def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None) -> None:
-    """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
+def _marks(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
+    """Mark windows of local attention by a bracket and a diamond at the centre, what hard attention took by a ring."""
     m = view.weights.shape[2]
-    (rows, _), (columns, _) = _units(exhibit, view)
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -192,7 +172,7 @@ def _draw_places(
     with_places: bool,
     stretch: bool,
 ) -> Figure:
-    """A panel a word; or a panel each of five places, framed, that look at the others."""
+    """Draw a panel a word; or a panel each of five places, framed, that look at the others."""
     if with_places:
         spread = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.5), (0.75, 0.25), (0.75, 0.75))
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
@@ -220,13 +200,16 @@ def _draw_places(
         veil = _veil((maps[index - 1].reshape(grid) / scale.high).numpy())
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
         if with_places:
-            _frame(axes, at[index - 1], grid, height, width)
+            tall, wide = height / grid[0], width / grid[1]
+            where = (at[index - 1] % grid[1] * wide, at[index - 1] // grid[1] * tall)
+            for colour, line in (("black", 2.6), ("white", 1.2)):
+                axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
     draw_bar(figure, scale, panels, (1.45 * across, 0.0))
     return figure
 
 
 def _veil(shares: Any) -> Any:
-    """Red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
+    """Return red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
 
     Brightness grows with the root of a weight, as the bar shows: a picture has so many places that most weights are
     small.
@@ -238,81 +221,11 @@ def _veil(shares: Any) -> Any:
     return veil
 
 
-def _veil_colours() -> ListedColormap:
-    """The colours of the veil over grey, for the bar."""
-    veil = _veil(np.linspace(0.0, 1.0, 256))
-    return ListedColormap(veil[..., :3] * veil[..., 3:] + 0.6 * (1 - veil[..., 3:]))
+GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # over grey, for the bar
+VEIL = ListedColormap(GREY_VEIL[..., :3] * GREY_VEIL[..., 3:] + 0.6 * (1 - GREY_VEIL[..., 3:]))
 
 
-VEIL = _veil_colours()
-
-
-def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: int) -> None:
-    tall, wide = height / grid[0], width / grid[1]
-    where = (place % grid[1] * wide, place // grid[1] * tall)
-    for colour, line in (("black", 2.6), ("white", 1.2)):
-        axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
-
-
-# ---- two models, or two inputs
-
-
-def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None, stretch: bool) -> Figure:
-    tables = []
-    for each in (exhibit, other):
-        its_view, heads = _select(each, view, head)
-        side = each.sides.get(its_view.columns)
-        if its_view.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
-            raise ArgumentError(
-                f"against: texts can be compared in a picture, got {its_view.title!r}; the page shows both"
-            )
-        merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True))
-        tables.append((merged[0], down, across))
-    (one, down, across), (two, others, beside) = tables
-    pairs = [(i, j) for i, j in _merge_places(down, others) if i is not None and j is not None]
-    if not pairs:
-        raise ArgumentError("against: the two have no word in common that looks")
-    columns = _merge_places(across, beside)
-    first = _spread_columns(one[[i for i, _ in pairs]], [i for i, _ in columns])
-    second = _spread_columns(two[[j for _, j in pairs]], [j for _, j in columns])
-    words = [across[i] if i is not None else beside[j or 0] for i, j in columns]
-    names = [*_labels(exhibit, other), "A less B"]
-    panels = torch.stack([first, second, first - second])
-    # Weights are shares: on a scale to 1 a small difference is faint in every picture.
-    most = float(panels[2].abs().max())
-    top = most if stretch and most else max(1.0, most)
-    return heatmap(
-        panels, words, [down[i] for i, _ in pairs], title=names, limits=[None, None, (-top, top)], stretch=stretch
-    )
-
-
-def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:
-    """Two lists of words in one order: the place of each in the one and in the other, None where it is not there."""
-    merged = list[tuple[int | None, int | None]]()
-    for same, i, i_end, j, j_end in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
-        if same == "equal":
-            merged += zip(range(i, i_end), range(j, j_end), strict=True)
-        else:
-            merged += [(place, None) for place in range(i, i_end)] + [(None, place) for place in range(j, j_end)]
-    return merged
-
-
-def _spread_columns(weights: Tensor, positions: list[int | None]) -> Tensor:
-    """Columns in another order, with zeros where there is none."""
-    wide = weights.new_zeros(len(weights), len(positions))
-    for column, place in enumerate(positions):
-        if place is not None:
-            wide[:, column] = weights[:, place]
-    return wide
-
-
-def _labels(*exhibits: Exhibit) -> list[str]:
-    """The names of two: their inputs where these differ, else their models."""
-    if exhibits[0].title != exhibits[1].title:
-        names = [textwrap.shorten(each.title, 50, placeholder="…") for each in exhibits]
-    else:
-        names = [", ".join(filter(None, [each.kind, each.run])) or "a look" for each in exhibits]
-    return [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
+# ---- documents and trees
 
 
 def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
@@ -331,12 +244,12 @@ def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
 
 
 def replace_surrogates(text: str) -> str:
-    """A text without halves of letters, which no font can draw."""
+    """Replace halves of letters, which no font can draw."""
     return text.encode("utf-8", "replace").decode()
 
 
 def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
-    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
+    """Draw words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
     by_role: dict[str, View] = {view.role: view for view in exhibit.views}
     whole = by_role.get("sentences")
     counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
@@ -412,7 +325,7 @@ def draw_dependencies(
     stretch: bool = False,
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
-    words = [cut_word(word, LONGEST) for word in words]
+    words = [cut_word(word, MAX_LETTERS) for word in words]
     centres, wide = place_words(words, relations)
     strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
     tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
@@ -458,7 +371,7 @@ def draw_dependencies(
 
 
 def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[float], float]:
-    """The middle of each word, in inches, and how wide all are."""
+    """Place the middle of each word, in inches; also how wide all are."""
     centres, x = list[float](), SIDE
     for word, relation in zip(words, relations, strict=True):
         width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
@@ -468,7 +381,7 @@ def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[fl
 
 
 def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The height of each arc: over those that it covers, and apart from those that it crosses."""
+    """Choose the height of each arc: over those that it covers, and apart from those that it crosses."""
     ends = [(min(pair), max(pair)) for pair in pairs]
     levels = dict[int, int]()
     for k in sorted(range(len(pairs)), key=lambda k: ends[k][1] - ends[k][0]):

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import matplotlib
 from jaxtyping import Float
@@ -24,7 +24,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.errors import ArgumentError, ShapeError
+from regard.errors import ArgumentError
 from regard.evaluation import FEW, Lengths
 from regard.io import disk
 
@@ -42,8 +42,6 @@ SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
 DIVERGING = LinearSegmentedColormap.from_list("regard-signed", [*reversed(DOWN), *UP[1:]])
 
 ROUNDING = 1e-4  # by which sums of rounded weights may pass 1
-
-Limits = tuple[float, float] | None
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
@@ -96,7 +94,7 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def svg(figure: Figure) -> str:
-    """A figure as the text of one <svg> element, its words kept as words."""
+    """Write a figure as the text of one <svg> element, its words kept as words."""
     text = _render(figure, "svg").decode()
     return text[text.index("<svg") :].strip()
 
@@ -136,34 +134,22 @@ class Scale:
     label: str = ""  # of the bar: what it is a scale of, or the largest weight
 
     def ticks(self) -> list[float]:
-        """The numbers that stand at the bar: its ends, and the middle."""
+        """Return the numbers that stand at the bar: its ends, and the middle."""
         return [self.low, (self.low + self.high) / 2, self.high]
 
 
-def list_scales(
-    stack: Float[Tensor, "h n m"], limits: Limits | Sequence[Limits] = None, stretch: bool = False
-) -> list[Scale]:
-    """The scale of each panel: its limits, where they are given; weights share one, and what is no weight another."""
-    one = limits is None or (len(limits) == 2 and isinstance(limits[0], int | float))
-    each = cast(list[Limits], [limits] * len(stack) if one else list(limits or ()))
-    if len(each) != len(stack):
-        raise ShapeError(f"limits: one pair or one for each of {len(stack)} panels was expected, got {len(each)}")
-    shares = [panel for panel, own in enumerate(each) if own is None and are_shares(stack[panel])]
-    others = [panel for panel, own in enumerate(each) if own is None and panel not in shares]
-    given = {own: own_scale(*own) for own in each if own is not None}
-    rest = own_scale(float(stack[others].min()), float(stack[others].max())) if others else None
-    weights = weight_scale(stack[shares], stretch) if shares else None
-    scales = [given[own] if own else weights if panel in shares else rest for panel, own in enumerate(each)]
+def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
+    """List the scale of each panel: weights share one, and what is negative or above 1 another."""
+    shares = [float(panel.min()) >= 0.0 and float(panel.max()) <= 1.0 + ROUNDING for panel in stack]
+    others = stack[[not each for each in shares]]
+    rest = own_scale(float(others.min()), float(others.max())) if len(others) else None
+    weights = weight_scale(stack[shares], stretch) if any(shares) else None
+    scales = [weights if each else rest for each in shares]
     return [scale for scale in scales if scale is not None]
 
 
-def are_shares(weights: Tensor) -> bool:
-    """Whether numbers can be weights, which are never negative nor above 1."""
-    return float(weights.min()) >= 0.0 and float(weights.max()) <= 1.0 + ROUNDING
-
-
 def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
-    """The scale of weights: from 0 to 1 or, with `stretch`, to the largest of them, which is named."""
+    """Return the scale of weights: from 0 to 1 or, with `stretch`, to the largest of them, which is named."""
     top = float(weights.max()) if stretch and weights.numel() else 0.0
     if not top > 0.0:
         return Scale(SEQUENTIAL, 0.0, 1.0, label)
@@ -171,7 +157,7 @@ def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
 
 
 def own_scale(low: float, high: float) -> Scale:
-    """The scale of numbers of any size: from 0, or as far below it as above."""
+    """Return the scale of numbers of any size: from 0, or as far below it as above."""
     if low < 0.0:
         reach = max(-low, high)
         return Scale(DIVERGING, -reach, reach)
@@ -205,7 +191,7 @@ def draw_bar(
 
 
 def share(value: float) -> str:
-    """.83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
+    """Write .83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
     if abs(value) >= 10:
         return f"{value:.3g}"
     text = f"{value:.2f}"
@@ -213,12 +199,12 @@ def share(value: float) -> str:
 
 
 def end_text(value: float) -> str:
-    """The end of a bar: as a share, but for numbers that are too small for two digits."""
+    """Write the end of a bar: as a share, but for numbers that are too small for two digits."""
     return share(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}".replace("0.", ".", 1)
 
 
 def letters_on(colour: tuple[float, ...]) -> str:
-    """Black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
+    """Choose black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
 
     On dark paper a page turns the colours around: black letters on light colours are white there, those on middle ones
     stay black, and white ones turn dark.
@@ -229,7 +215,7 @@ def letters_on(colour: tuple[float, ...]) -> str:
 
 
 def is_dark(colour: tuple[float, ...]) -> bool:
-    """Whether white letters are easier to read on a colour than dark ones."""
+    """Return whether white letters are easier to read on a colour than dark ones."""
     red, green, blue = colour[:3]
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55)
 
@@ -238,7 +224,7 @@ def is_dark(colour: tuple[float, ...]) -> bool:
 
 
 def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: float = 7.2) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels side by side, on transparent paper."""
+    """Make a figure with `count` panels side by side, on transparent paper."""
     figure = Drawing(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0.0)
     every_axes = figure.subplots(1, count, squeeze=False)[0]
@@ -257,17 +243,17 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
 
 
 def band(axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> None:
-    """The quartiles around a median."""
+    """Draw the quartiles around a median."""
     axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def legend(axes: Axes, **where: Any) -> None:
-    """A legend without a frame, in the page's ink."""
+    """Add a legend without a frame, in the page's ink."""
     axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)
 
 
 def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
-    """A point for each range of lengths with its 95 % interval, the number of sentences, and the score over all."""
+    """Draw a point for each range of lengths with its 95 % interval, its number of sentences, and the score of all."""
     buckets = lengths.buckets
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)

@@ -97,7 +97,7 @@ def write(
 
 
 def article(name: str) -> str:
-    """The article before a name: "an" if it begins with a vowel, or is spelt out and its first letter's name does."""
+    """Return "an" before a name that begins with a vowel, or that is spelt out and whose first letter's name does."""
     first, spelt = name[:1].lower(), not set(name[:3].lower()) & set("aeiouy")
     return "an" if first in "aeio" or (spelt and first in "fhlmnrsx") else "a"
 
@@ -131,7 +131,7 @@ class RunSummary:
         self.metric = next((k for k in keys if self.best and isinstance(self.best.get(k), int | float)), None)
 
     def summary(self) -> str:
-        """One paragraph: what was trained, on what, for how long, and how good it is."""
+        """Write one paragraph: what was trained, on what, for how long, and how good it is."""
         kind = f"{article(self.model).capitalize()} {self.model} model" if self.model else "A model"
         size = f" with {_count(self.parameters)} parameters" if self.parameters else ""
         on = f", trained on {self.data}" if self.data else ""
@@ -154,7 +154,7 @@ class RunSummary:
         return " ".join(sentences)
 
     def figures(self) -> list[tuple[str, str, str]]:
-        """The few numbers to see first: name, number, and a word beneath it."""
+        """Return the few numbers to see first: name, number, and a word beneath it."""
         cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
@@ -175,7 +175,7 @@ class RunSummary:
 
 
 def _config(path: Path) -> tuple[str, dict[str, Any]]:
-    """The configuration as it is written, and as it is read; a report is written even of one that cannot be read."""
+    """Read the configuration as text and as a table; a report is written even of one that cannot be read."""
     if not path.is_file():
         return "", {}
     text = ""
@@ -192,7 +192,7 @@ def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
-    """The samples of the last validation that kept any."""
+    """Return the samples of the last validation that kept any."""
     for record in reversed(valids):
         samples = record.get("samples")
         if isinstance(samples, list) and samples:
@@ -278,7 +278,7 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
 
 
 def _count(number: int) -> str:
-    """1.3 M rather than 1,312,768."""
+    """Write a number short: 1.3 M rather than 1,312,768."""
     for size, word in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if number >= size:
             scaled = number / (1e3 if word == " k" else size)
@@ -328,7 +328,7 @@ def points(records: Sequence[dict[str, Any]], key: str) -> Points:
 
 
 def capitalise(name: str) -> str:
-    """A name as it begins a line; one with capitals of its own, such as chrF, is left alone."""
+    """Capitalise a name; one with capitals of its own, such as chrF, is left alone."""
     return name[:1].upper() + name[1:] if name == name.lower() else name
 
 
@@ -338,7 +338,7 @@ def _number(value: Any) -> float | None:
 
 
 def _axes(title: str) -> tuple[Figure, Axes]:
-    """One small plot; all have their axes at the same place, so that a page of them stands in rows and columns."""
+    """Make one small plot; all have their axes at the same place, so that a page of them stands in rows and columns."""
     figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.3)
     figure.set_layout_engine("none")
     axes.set_position((0.125, 0.12, 0.855, 0.74))
@@ -368,7 +368,7 @@ def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
 
 
 def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
-    """A ring around the validation whose checkpoint was kept as the best."""
+    """Draw a ring around the validation whose checkpoint was kept as the best."""
     for x, y in points([best] if best else [], key):
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.1}
         axes.plot([x], [y], "o", markersize=9, clip_on=False, **ring)

@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.kernels import reference
 from regard.kernels.table import COMPILING, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table, compiling
 
-MOST = 32  # tokens that the kernel finds
+MAX_TOKENS = 32  # tokens that the kernel finds
 
 ENOUGH = Condition(lambda request: request.sizes["tokens"] <= request.sizes["vocabulary"], "more tokens than there are")
 TOP_TOKENS = Table(
@@ -18,7 +18,7 @@ TOP_TOKENS = Table(
         devices=("cuda",),
         dtypes=SINGLE_OR_HALF,
         features=frozenset({COMPILING}),
-        most={"tokens": MOST},
+        most={"tokens": MAX_TOKENS},
         conditions=(ENOUGH, NEEDS_TRITON),
     ),
     Row(name="torch", features=None),

@@ -25,7 +25,7 @@ from regard.kernels.span_limits import merge_batch
 from regard.kernels.triton.arithmetic import INTERPRETED, tanh
 
 ROWS, MANY = 264, 512  # fewer rows than two programs for each multiprocessor, and so many keys: split
-LARGEST = 64  # splits
+MAX_SPLITS = 64  # splits
 LANES = 256  # numbers of half precision that a warp reads at once, 16 bytes a thread
 
 
@@ -44,7 +44,7 @@ def attend(call: Call) -> Tensor:
 
 def split_keys(rows: int, keys: int) -> tuple[int, int]:
     """Choose how many programs share a row, and how many keys each has: several where rows do not fill the GPU."""
-    splits = min(-(-ROWS // rows), -(-keys // 128), LARGEST) if rows < ROWS and keys >= MANY else 1
+    splits = min(-(-ROWS // rows), -(-keys // 128), MAX_SPLITS) if rows < ROWS and keys >= MANY else 1
     chunk = -(-keys // splits)
     return -(-keys // chunk), chunk
 

@@ -28,7 +28,7 @@ from regard.kernels.operations.dot import expand_batch, to_four_dimensions
 from regard.kernels.reference import Call
 from regard.kernels.triton import interpreted
 
-LONGEST, WIDEST = 128, 128
+MAX_WORDS, MAX_WIDTH = 128, 128
 LOG2E = math.log2(math.e)
 FAR = 1 << 23  # a step between tokens up to which a place within a sequence is a number of 32 bits
 DTYPES = (torch.bfloat16, torch.float16, *([torch.float32] if interpreted() else []))
@@ -267,8 +267,10 @@ def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *wher
             if x.shape[1] != width // how.parts[0] * parts or x.shape[1] % (parts * how.heads):
                 raise ShapeError(f"{list(x.shape)} given, expected a width of {parts} × {how.heads} heads")
         width //= how.parts[0] * how.heads
-    if how.longest > LONGEST or width > WIDEST:
-        raise ShapeError(f"sequences of {how.longest}, width {width} given, expected at most {LONGEST} and {WIDEST}")
+    if how.longest > MAX_WORDS or width > MAX_WIDTH:
+        raise ShapeError(
+            f"sequences of {how.longest}, width {width} given, expected at most {MAX_WORDS} and {MAX_WIDTH}"
+        )
     if query.dtype not in DTYPES:
         raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
     if how.dropout and seed is None:

@@ -16,7 +16,7 @@ CERTAIN = 50.0  # confidence from which a text that is in the target language al
 
 
 def language_name(code: str) -> str:
-    """The name of a language; one that has none here is called by its code, and a region or a script is added."""
+    """Return a language's name, or its code where it has none here; a region or a script is added."""
     letters, _, rest = code.replace("_", "-").partition("-")
     name = NAMES.get(letters.lower())
     if name is None:
@@ -78,14 +78,14 @@ class LanguageTable:
         return list(dict.fromkeys([*sources, *targets]))
 
     def targets(self, source: str) -> list[str]:
-        """The languages that a text in this one can be had in; one of them is its own."""
+        """List the languages that a text in this one can be had in, its own among them."""
         targets = [pair.target for pair in self.pairs if pair.source == source]
         for sources, others in self.many.values():
             targets += others if source in sources else []
         return list(dict.fromkeys([*targets, source]))
 
     def find_code(self, given: str) -> str | None:
-        """The language that a code means: with another case or dash, or the only one of these letters."""
+        """Find the language that a code means: with another case or dash, or the only one of these letters."""
         codes = self.codes
         exact = [code for code in codes if same_language(given, code)]
         letters = given.replace("_", "-").partition("-")[0].lower()
@@ -93,7 +93,7 @@ class LanguageTable:
         return exact[0] if exact else near[0] if len(near) == 1 else None
 
     def find_pair(self, source: str, target: str) -> LanguagePair | None:
-        """The first model that translates between two languages."""
+        """Find the first model that translates between two languages."""
         found = next((pair for pair in self.pairs if (pair.source, pair.target) == (source, target)), None)
         if found is not None or source == target:
             return found
@@ -101,12 +101,12 @@ class LanguageTable:
         return next((LanguagePair(name, source, target, named=True) for name in able), None)
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """The languages of a text with their confidence, the likeliest first; those without a profile have none."""
+        """Detect the languages of a text with their confidence, the likeliest first; without a profile it is 0."""
         found = run_languages.detect_language(text, self.profiles)
         return [*found, *((code, 0.0) for code in self.codes if code not in self.profiles)]
 
     def detect_source(self, text: str, target: str) -> tuple[str, float]:
-        """The likeliest language of a text that is wanted in another one."""
+        """Detect the likeliest language of a text that is wanted in another one."""
         found = self.detect(text)
         sources = {pair.source for pair in self.pairs if pair.target == target}
         sources |= {code for many, targets in self.many.values() if target in targets for code in many}
@@ -117,12 +117,12 @@ class LanguageTable:
 
 
 def find_tag(data: DataSettings, target: str) -> str | None:
-    """The tag of a run's corpora that asks for a language, if they have tags."""
+    """Find the tag of a run's corpora that asks for a language, if they have tags."""
     return next(
         (corpus.tag for corpus in data.corpora if corpus.tag and run_languages.tag_language(corpus.tag) == target), None
     )
 
 
 def as_detection(found: tuple[str, float]) -> dict[str, Any]:
-    """A language that was detected, as LibreTranslate writes it."""
+    """Write a language that was detected as LibreTranslate does."""
     return {"confidence": round(found[1], 1), "language": found[0]}

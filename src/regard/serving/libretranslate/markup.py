@@ -23,7 +23,7 @@ from regard.serving.libretranslate.tag_placement import Element, Link, Node, Poi
 
 
 def list_names(text: str) -> frozenset[str]:
-    """The names of elements in a text."""
+    """List the names of elements in a text."""
     return frozenset(text.split())
 
 
@@ -42,7 +42,7 @@ CELLS = list_names("td th caption")
 ROWS = CELLS | list_names("tr tbody thead tfoot colgroup col")
 FORMATTING = list_names("a b big code em font i nobr s small strike strong tt u")  # what the standard opens again
 ALONE = list_names("a nobr")  # not in one another
-NESTED = 60  # elements in elements that are carried; deeper ones are points
+NESTED = 60  # elements in elements that are carried; where they are deeper, each text is one of its own
 SPACE = " \t\n\r\f"
 CLOSING = ".,;:!?)]}…»”’%。，、；：！？）」』"
 RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
@@ -176,7 +176,7 @@ class Tokenizer:
             if found is None:
                 return False
             at = found.end()
-        self.add("whole", at, name)
+        self.add("block", at, name)
         return True
 
     def nest(self, tag: re.Match[str], stack: list[str]) -> bool:
@@ -211,7 +211,7 @@ class Tokenizer:
         tag = TAG.match(self.text, end)
         if tag is None:
             return False
-        self.add("whole", tag.end(), "noscript")
+        self.add("block", tag.end(), "noscript")
         return True
 
 
@@ -221,18 +221,18 @@ def is_self_closing(tag: re.Match[str]) -> bool:
 
 
 def pattern_of(opening: str) -> re.Pattern[str]:
-    """What begins so and is no tag."""
+    """Return the pattern of what begins so and is no tag."""
     return COMMENT if opening == "<!--" else BOGUS
 
 
 def search_start(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where the next match begins; -1 where there is none."""
+    """Find where the next match begins; -1 where there is none."""
     found = pattern.search(text, at)
     return -1 if found is None else found.start()
 
 
 def script_end(text: str, at: int) -> int:
-    """Where the end tag of a script is: one inside a comment inside of it may begin another script."""
+    """Find the end tag of a script: one inside a comment inside of it may begin another script."""
     escaped = double = False
     while (found := SCRIPT.search(text, at)) is not None:
         at = found.end()
@@ -251,7 +251,7 @@ def script_end(text: str, at: int) -> int:
 
 
 def lower(name: str) -> str:
-    """A name in lower case, ASCII alone: no other letter becomes one of HTML's."""
+    """Turn a name into lower case, ASCII alone: no other letter becomes one of HTML's."""
     return name.translate(LOWER)
 
 
@@ -338,7 +338,7 @@ class Tables:
 
 
 def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
-    """The end tag of each start tag by their numbers, and the first formatting element that the standard repairs.
+    """Match start and end tags by their numbers, and find the first formatting element that the standard repairs.
 
     One that is not closed where it should be is opened again in the next block, and which text comes first there
     matters. From it on no tag moves.
@@ -380,7 +380,7 @@ def keep_whole(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[tuple[
                 block = "block"
             number = ends[number]
             yield number, Token(block, "".join(each.raw for each in inner), token.name)
-        elif token.kind == "whole" or (token.kind in ("start", "end") and token.name in BLOCKS):
+        elif token.kind in ("start", "end") and token.name in BLOCKS:
             yield number, Token("block", token.raw, token.name)
         elif token.kind == "start" and token.name in VOID:
             yield number, Token("point", token.raw, token.name)
@@ -415,39 +415,35 @@ class OpenElement:
 
 def make_segments(tokens: Sequence[Token], nested: bool) -> list[Segment | str]:
     """Make segments of inline tokens: one where all tags are nested, else one of each text between two tags."""
-    partners = match_tags(tokens)
-    tags = sum(token.kind in ("start", "end") for token in tokens)
-    if nested and len(partners) == tags:
-        return [make_segment(tokens, partners)] if tokens else []
-    return [make_segment([token], set(), True) if token.kind == "text" else token.raw for token in tokens]
+    if nested and are_nested(tokens):
+        return [make_segment(tokens)] if tokens else []
+    return [make_segment([token], alone=True) if token.kind == "text" else token.raw for token in tokens]
 
 
-def make_segment(tokens: Sequence[Token], partners: set[int], settled: bool = False) -> Segment | str:
+def make_segment(tokens: Sequence[Token], alone: bool = False) -> Segment | str:
     """Make a segment of inline tokens, or the text as it is where it has no words."""
     builder = TextBuilder()
-    for number, token in enumerate(tokens):
-        builder.read(token, paired=number in partners)
+    for token in tokens:
+        builder.read(token)
     raw = "".join(token.raw for token in tokens)
     text = builder.text
     if not any(map(str.isalnum, text)):
         return raw
     before, after = raw[: len(raw) - len(raw.lstrip(SPACE))], raw[len(raw.rstrip(SPACE)) :]
-    return Segment(text, tuple(builder.stack[0].nodes), before, after, raw if settled else "")
+    return Segment(text, tuple(builder.stack[0].nodes), before, after, raw if alone else "")
 
 
-def match_tags(tokens: Sequence[Token]) -> set[int]:
-    """The numbers of the tags that have a partner, properly nested and not too deep."""
-    paired, stack = set[int](), list[int]()
-    for number, token in enumerate(tokens):
+def are_nested(tokens: Sequence[Token]) -> bool:
+    """Return whether every tag has its partner, properly nested and not too deep."""
+    stack: list[str] = []
+    for token in tokens:
         if token.kind == "start":
-            stack.append(number)
-        elif token.kind == "end" and stack and tokens[stack[-1]].name == token.name:
-            start = stack.pop()
-            if len(stack) < NESTED:
-                paired |= {start, number}
-        elif token.kind == "end":
-            break
-    return paired
+            stack.append(token.name)
+        elif token.kind == "end" and (not stack or stack.pop() != token.name):
+            return False
+        if len(stack) > NESTED:
+            return False
+    return not stack
 
 
 class TextBuilder:
@@ -470,13 +466,13 @@ class TextBuilder:
         self.parts.append(text)
         self.length += len(text)
 
-    def read(self, token: Token, paired: bool) -> None:
+    def read(self, token: Token) -> None:
         """Take in the next token."""
         if token.kind == "text":
             self.add_text(token.raw)
-        elif token.kind == "start" and paired:
+        elif token.kind == "start":
             self.stack.append(OpenElement(token))
-        elif token.kind == "end" and paired:
+        elif token.kind == "end":
             self.close(token)
         else:
             self.add_point(token.raw)

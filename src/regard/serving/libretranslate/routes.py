@@ -15,19 +15,17 @@ from starlette.responses import JSONResponse
 
 from regard.config import show_value
 from regard.decoding import Options
+from regard.serving.errors import ProtocolError
 from regard.serving.libretranslate import translation
-from regard.serving.libretranslate.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguageTable, as_detection, language_name
 from regard.serving.libretranslate.markup import parse_html
-from regard.serving.requests import check_text, log_texts, read_json, shorten
-from regard.serving.schemas import RouteWords
+from regard.serving.requests import RouteWords, check_text, log_texts, read_json, shorten
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
 FORM_FIELDS = 100  # of a form, at most
 WORDS = RouteWords.read("regard.serving.libretranslate")
-LISTS = {"translate"}  # routes whose texts may be a list
 FIELDS = {  # of routes that take some
     "translate": ("q", "source", "target", "format", "alternatives"),
     "translate_file": ("file", "source", "target"),
@@ -212,7 +210,7 @@ class Routes:
         return fields
 
     def read_question(self, fields: dict[str, Any]) -> tuple[list[str], bool]:
-        """The texts of a request, and whether they are a list."""
+        """Read the texts of a request, and whether they are a list."""
         question, settings = fields.get("q"), self.service.settings
         if question is None or question in ("", []):
             raise ProtocolError(400, "Invalid request: missing q parameter")
@@ -227,7 +225,7 @@ class Routes:
         return checked, many
 
     def read_languages(self, fields: dict[str, Any]) -> tuple[str | None, str]:
-        """The languages of a request; None for a source that is to be detected."""
+        """Read the languages of a request; None for a source that is to be detected."""
         codes = []
         for name in ("source", "target"):
             given = fields.get(name)
@@ -241,7 +239,7 @@ class Routes:
         return codes[0], str(codes[1])
 
     def read_count(self, given: Any) -> int:
-        """How many alternatives are asked for."""
+        """Read how many alternatives are asked for."""
         if given in (None, ""):
             return 0
         if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 9:
@@ -256,7 +254,7 @@ class Routes:
     # ---- languages
 
     def table(self) -> LanguageTable:
-        """The languages of the models that are served now."""
+        """Return the languages of the models that are served now."""
         if len(self.service.models) < len(self.service.folders):
             raise ProtocolError(503, "The models are being loaded; try again", headers={"Retry-After": "2"})
         models = tuple(self.service.models.values())
@@ -265,12 +263,12 @@ class Routes:
         return self.cached[1]
 
     async def detect_sources(self, documents: Sequence[translation.Renderable], target: str) -> list[tuple[str, float]]:
-        """The likeliest languages of documents that are wanted in another one; tags and attributes are in none."""
+        """Detect the languages of documents that are wanted in another one; tags and attributes are in none."""
         texts, table = [" ".join(document.texts) for document in documents], self.table()
         return await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in texts])
 
     def require_pair(self, source: str, target: str) -> Any:
-        """The model for a pair of languages; None where they are the same and no model has both sides in it."""
+        """Find the model for a pair of languages; None where they are the same and no model has both sides in it."""
         pair = self.table().find_pair(source, target)
         if pair is None and source != target:
             names = [f"{language_name(code)} ({code})" for code in (target, source)]
@@ -296,13 +294,13 @@ def normalise_lines(text: str) -> str:
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
-    """The description of a route, as FastAPI takes it."""
+    """Describe a route, as FastAPI takes it."""
     bodies = {}
     if name in FIELDS:
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name in LISTS)
+        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
@@ -313,7 +311,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
 
 
 def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, Any]:
-    """The schema of what is sent to a route; `many`: a list of texts, too."""
+    """Return the schema of what is sent to a route; `many`: a list of texts, too."""
     text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": settings.texts}
     question = {"anyOf": [text, texts]} if many else text

@@ -68,7 +68,7 @@ class Words:
         return len(self.ranges)
 
     def of(self, characters: Range) -> range:
-        """The words that have some of these characters."""
+        """Return the words that have some of these characters."""
         if characters.first >= characters.last:
             return range(0)
         return range(bisect_right(self.lasts, characters.first), bisect_left(self.firsts, characters.last))
@@ -143,7 +143,7 @@ class Placement:
         return clamp(last, place)
 
     def in_proportion(self, word: int, place: Range) -> int:
-        """The end of the target word that stands where so many source words have passed."""
+        """Return the end of the target word that stands where so many source words have passed."""
         number = round(word * len(self.target_words) / max(1, len(self.source_words)))
         return clamp(self.target_words.lasts[number - 1] if number > 0 else 0, place)
 
@@ -182,7 +182,7 @@ class Siblings:
         return self.trim(element, Range(words.firsts[run.start], words.lasts[run.stop - 1]))
 
     def best_run(self, own: range) -> tuple[float, range]:
-        """The run of free target words that fits some source words best, and how well; an empty one if none is free."""
+        """Find the run of free target words that fits some source words best, and how well; empty if none is free."""
         free, placement = self.free, self.placement
         if not free:
             return 0.0, range(0)
@@ -230,7 +230,7 @@ class Siblings:
         return Range(first, last)
 
     def part_of_word(self, element: Element, own: range) -> Range | None:
-        """The same part of the same word, for an element around a part of a word, as in H<sub>2</sub>O."""
+        """Find the same part of the same word, for an element around a part of a word, as in H<sub>2</sub>O."""
         if len(own) != 1:
             return None
         placement = self.placement

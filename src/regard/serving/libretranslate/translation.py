@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from regard.config import show_value
 from regard.decoding import Options
-from regard.serving.libretranslate.errors import ProtocolError
+from regard.serving.errors import ProtocolError
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
 from regard.serving.libretranslate.tag_placement import Link
-from regard.serving.requests import TranslateRequest
+from regard.serving.requests import ActionRequest, TranslateRequest
 from regard.serving.service import Service
 
 LinkedText = tuple[str, Sequence[Link]]
@@ -37,7 +37,7 @@ NAME = re.compile(r"[^A-Za-z0-9._-]+")
 async def translate_linked(
     service: Service, pair: LanguagePair, texts: Sequence[str], options: Options, links: bool = True
 ) -> list[list[LinkedText]]:
-    """The outputs of each text with the links of its words, where the model has attention to make them of."""
+    """Translate texts: outputs with the links of their words, where the model has attention to make them of."""
     words = [number for number, text in enumerate(texts) if text.strip()]
     outputs: list[list[LinkedText]] = [[(text, ())] for text in texts]
     if not words:
@@ -47,7 +47,7 @@ async def translate_linked(
     given = tuple(tag + texts[number].strip() for number in words)
     source, target = (pair.source, pair.target) if pair.named else (None, None)
     request = TranslateRequest(pair.model, source, target, texts=given, alignment=aligned)
-    answer = await service.translate(request, options)
+    answer = await service.translate(ActionRequest(request, options))
     for number, result in zip(words, answer["results"], strict=True):
         outputs[number] = [
             (output["text"], [(source - bool(tag), target) for source, target in output.get("alignment", ())])
@@ -59,7 +59,7 @@ async def translate_linked(
 async def render_all(
     service: Service, pair: LanguagePair, documents: "Sequence[Renderable]", options: Options
 ) -> list[list[str]]:
-    """The outputs of documents, best first: all their texts are translated together, and then each is written again."""
+    """Translate documents, outputs best first: all their texts together, and then each is written again."""
     texts = [text for document in documents for text in document.texts]
     plain = all(isinstance(document, PlainText) for document in documents)
     outputs = await translate_linked(service, pair, texts, options, links=not plain)
@@ -221,7 +221,7 @@ class FileStore:
         return key
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """The name and the content of a file, if it is still here."""
+        """Return the name and the content of a file, if it is still here."""
         self.sweep()
         found = self.files.get(key)
         return None if found is None else found[1:]
@@ -237,6 +237,6 @@ class FileStore:
 
 
 def clean_name(name: str) -> str:
-    """A file's name in letters that no header and no address has trouble with."""
+    """Write a file's name in letters that no header and no address has trouble with."""
     cleaned = NAME.sub("_", name.replace("\\", "/").rpartition("/")[2]).lstrip(".")
     return cleaned[-100:] or "file"

@@ -1,11 +1,17 @@
-"""Errors in LibreTranslate's form."""
+"""Errors: what a request is refused with, in the form of its protocol."""
 
 import pytest
 from starlette.exceptions import HTTPException
 
 from regard.errors import ArgumentError
-from regard.serving.libretranslate.errors import FAULT, ProtocolError, is_open_path, is_protocol_path, to_protocol
-from regard.serving.requests import ApiError
+from regard.serving.errors import ApiError, ProtocolError, error_of, is_open_path, is_protocol_path, to_protocol
+
+
+def test_an_unknown_error_is_a_fault_of_the_server():
+    assert error_of(ZeroDivisionError()) is None
+    assert error_of(MemoryError()).status == 503
+    known = ApiError(404, "x", "y")
+    assert error_of(known) is known
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ def test_statuses(error, status, words):
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ApiError(500, "internal", "a fault of the server")])
 def test_a_fault_says_no_more_than_that(error):
     known = to_protocol(error)
-    assert (known.status, str(known)) == (500, FAULT)
+    assert (known.status, str(known)) == (500, "A fault of the server; see its log")
 
 
 def test_headers_say_when_to_try_again():

@@ -1,0 +1,122 @@
+"""Errors of a server: what a request is refused with, in the form of `/v1` or of LibreTranslate's protocol.
+
+LibreTranslate's is `{"error": "…"}`, with its status codes; which paths are of that protocol is said here, too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from regard.errors import RegardError
+
+OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+FAULT = "a fault of the server; see its log"
+PROTOCOL_PATHS = frozenset(
+    ("/translate", "/translate_file", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/spec")
+)
+OPEN_PATHS = frozenset(("/languages", "/frontend/settings", "/health", "/spec"))
+DOWNLOADS = "/download_file/"
+
+
+class ApiError(RegardError):
+    """A request that is not answered: the status, a code for programs, and a sentence for people."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+    ):
+        super().__init__(message)
+        self.status, self.code, self.field, self.headers = status, code, field, dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return {"error": {"code": self.code, "message": str(self), "field": self.field}}
+
+
+class InvalidValueError(ApiError):
+    """A field with a value that cannot be used."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(422, "invalid_value", message, field)
+
+
+class TooLargeError(ApiError):
+    """A request, or a field of one, that is larger than the server allows."""
+
+    def __init__(self, message: str, field: str | None = None):
+        super().__init__(413, "too_large", message, field)
+
+
+class WorkerError(RegardError):
+    """The thread or the process that computes with a model has stopped."""
+
+
+def error_of(error: Exception) -> ApiError | None:
+    """Return the answer to an error of the library, in the command line's words; None for a fault of the server."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, WorkerError):
+        return ApiError(503, "worker_stopped", str(error))
+    if isinstance(error, RegardError):
+        name = str(error).partition(":")[0]
+        return InvalidValueError(str(error), name if name.replace("_", "").isalnum() else None)
+    if isinstance(error, OUT_OF_MEMORY):
+        return ApiError(
+            503, "out_of_memory", "out of memory; send less at once, or try again", headers={"Retry-After": "5"}
+        )
+    return None
+
+
+def respond(error: ApiError) -> JSONResponse:
+    """Answer with an error."""
+    return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+# ---- LibreTranslate's form
+
+
+class ProtocolError(ApiError):
+    """A request that is not answered, in LibreTranslate's form."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
+        super().__init__(status, "libretranslate", message, headers=headers)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return {"error": str(self)}
+
+
+def is_open_path(path: str) -> bool:
+    """Return whether a path asks for no key: it tells what the server can do, or its name is a secret."""
+    return path in OPEN_PATHS or path.startswith(DOWNLOADS)
+
+
+def is_protocol_path(path: str) -> bool:
+    """Return whether a path is one of LibreTranslate's."""
+    return path in PROTOCOL_PATHS or path.startswith(DOWNLOADS)
+
+
+def to_protocol(error: Exception) -> ProtocolError:
+    """Convert an error to LibreTranslate's form."""
+    if isinstance(error, ProtocolError):
+        return error
+    if isinstance(error, HTTPException):
+        return ProtocolError(error.status_code, str(error.detail), error.headers)
+    known = error_of(error)
+    if known is None or known.status == 500:
+        return ProtocolError(500, FAULT.capitalize())
+    if known.code == "unauthorised":
+        if "missing" in str(known):
+            return ProtocolError(400, "Please send an API key as api_key; the operator of this server has them")
+        return ProtocolError(403, "Invalid API key")
+    headers = {name: value for name, value in known.headers.items() if name.lower() != "www-authenticate"}
+    return ProtocolError(400 if known.status == 422 else known.status, str(known), headers)
+
+
+def adapt(path: str, error: Exception) -> ApiError:
+    """Return the answer to an error, in the form of the protocol that a path belongs to."""
+    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
