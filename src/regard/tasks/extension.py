@@ -84,7 +84,16 @@ def find_tables(
 
     def grown(source: int, target: int) -> list[str]:
         size = sizes[0] + (source if row.has_source else target), sizes[1] + target
-        return compare(shapes, shapes_of(settings, *size), settings.kind)
+        larger = shapes_of(settings, *size)
+        names = [name for name, shape in larger.items() if shape != shapes.get(name)]
+        for name in names:  # other changes than more rows cannot be served
+            few, many = shapes.get(name, ()), larger[name]
+            if len(few) != len(many) or many[1:] != few[1:] or many[0] - few[0] != STEP:
+                raise ConfigError(
+                    "tokenizer.extend",
+                    f"given, but a model of kind {settings.kind} has weights without a row per piece, such as {name}",
+                )
+        return names
 
     if all(more) and not before.joint:
         try:
@@ -101,16 +110,3 @@ def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
     with torch.random.fork_rng(devices=[]):
         model = Prediction(build(settings.kind, settings.model, source, target))
     return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(model).items()}
-
-
-def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:
-    """Return the names of the weights that have more rows; other changes cannot be served."""
-    names = [name for name, shape in large.items() if shape != small.get(name)]
-    for name in names:
-        before, after = small.get(name, ()), large[name]
-        if len(before) != len(after) or after[1:] != before[1:] or after[0] - before[0] != STEP:
-            raise ConfigError(
-                "tokenizer.extend",
-                f"given, but a model of kind {kind} has weights without a row per piece, such as {name}",
-            )
-    return names

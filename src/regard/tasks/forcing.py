@@ -181,7 +181,11 @@ def document_sides(
         texts += sentence
         belongs += [number] * len(visible)
         lengths.append(len(sentence))
-    texts = restore_words(texts, unknown, [word for text in typed for word in tokenizer.normalise(text).split()])
+    # Unknown words are shown as they were typed, if the others agree; the document may have been cut, and end before.
+    given, strange = [word for text in typed for word in tokenizer.normalise(text).split()], set(unknown)
+    known = [place for place in range(len(texts)) if place not in strange]
+    if len(texts) <= len(given) and all(texts[place] == given[place] for place in known):
+        texts = given[: len(texts)]
     starts = itertools.accumulate(lengths, initial=0)
     sentences = [" ".join(texts[start : start + length]) for start, length in zip(starts, lengths, strict=False)]
     numbers = tuple(range(len(sentences)))
@@ -190,18 +194,6 @@ def document_sides(
         "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
         "document": Side(("document",), (0,), ("document",)),
     }
-
-
-def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
-    """Restore the unknown words of a document as they were typed, if the other words agree.
-
-    A document may have been cut, and end before what was typed.
-    """
-    strange = set(unknown)
-    agree = len(texts) <= len(typed) and all(
-        word == other for place, (word, other) in enumerate(zip(texts, typed, strict=False)) if place not in strange
-    )
-    return [typed[place] if place in strange else word for place, word in enumerate(texts)] if agree else list(texts)
 
 
 def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
