@@ -456,7 +456,8 @@ class Updater:
         self.count.fill_(share.count)
         if not self.try_replay(share):
             self.accumulate_sums(attempt_in_parts(lambda parts: self.backward(share, parts), self.redo))
-            self.group.sum_gradients(self.parameters)
+            if self.group.world > 1:
+                self.group.sum_gradients(self.parameters)
             self.step_optimiser()
             self.optimiser.zero_grad(set_to_none=True)
         now.sums["count"] = now.sums.get("count", 0) + share.count
