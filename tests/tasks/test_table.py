@@ -83,6 +83,7 @@ def test_no_other_file_asks_which_task_it_is():
         for path in SOURCE.rglob("*.py")
         if path.relative_to(SOURCE).parts[0] != "tasks"
         if path.name != "markup.py"  # `translate` is an attribute of HTML, too
+        if path.relative_to(SOURCE).as_posix() != "serving/libretranslate/routes.py"  # and an address
         if known & {value for value in compared(ast.parse(path.read_text())) if isinstance(value, str)}
     ]
     assert asking == []
