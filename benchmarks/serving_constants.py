@@ -5,7 +5,7 @@
 
 Each run takes about 100 seconds, the start of the server included. A constant is set by a plugin that is written for
 the run, so that the server and its process have it: MODULE.NAME=VALUE, where the module is one of `regard.serving`, or
-bursts for `regard.decoding.bursts`.
+bursts for `regard.decoding.replay`.
 """
 
 import argparse

@@ -78,7 +78,7 @@ HOST = [
         SEARCH,
     ),
     Fault(
-        "decoding/replay.py",
+        "decoding/device_search.py",
         "(bias.float() - high.float())",
         "(high.float() - bias.float())",
         "decoding/test_half_precision.py",
@@ -288,13 +288,13 @@ SERVING = [
     Fault("serving/running_batches.py", "if under_way in self.alone or len(jobs) == 1:", "if True:", ENGINE),
     Fault("serving/jobs.py", "queue[request] = own  # behind the others", "pass", "serving/test_jobs.py"),
     Fault(
-        "decoding/joining.py",
+        "decoding/sentence_search.py",
         "shift(other, max(0, ahead))",
         "shift(other, max(0, ahead - 1))",
         "decoding/test_joining.py",
     ),
     Fault(
-        "decoding/bursts.py",
+        "decoding/replay.py",
         "rows[len(slots) :] = rows[0]",
         "pass",
         "decoding/test_bursts.py",

@@ -313,16 +313,6 @@ def run(setting: Setting) -> Page:
     )
 
 
-def describe_gain(figures: Mapping[str, Figures]) -> str:
-    """Describe the layer's gain at either distance; that far shapes are mostly small does not affect it."""
-    if "none" not in figures:
-        return ""
-    near, far = (
-        figures["attention"][f"distance-{i}"].mean - figures["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1)
-    )
-    return f"; that is {show(near, '.1f')} and {show(far, '.1f')} points more than without it"
-
-
 def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
     """Judge by accuracy, in points; the layer should gain ten."""
     right = {name: figures["accuracy"] for name, figures in results.items()}
@@ -336,6 +326,11 @@ def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verd
 
     near, far = (results["attention"][f"distance-{i}"] for i in (0, len(BINS) - 1))
     gamma = results["attention"]["gamma"]
+    gain = ""
+    if "none" in results:  # that far shapes are mostly small does not affect the gain
+        plain = (results["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1))
+        more = [show(each.mean - other, ".1f") for each, other in zip((near, far), plain, strict=True)]
+        gain = f"; that is {more[0]} and {more[1]} points more than without it"
     return [
         Verdict(
             "self-attention answers what needs two distant places",
@@ -350,7 +345,7 @@ def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verd
         Verdict(
             "with the layer it makes no difference how far apart the two are",
             right["attention"].mean - COUNTED > POINTS and near.mean - far.mean < 5,
-            f"nearest {near.as_text()} %, furthest {far.as_text()} %{describe_gain(results)}",
+            f"nearest {near.as_text()} %, furthest {far.as_text()} %{gain}",
         ),
         Verdict(
             "the network learns to use the layer: γ grows from 0",

@@ -8,7 +8,6 @@ Europarl that people have aligned, tokenised and in lower case; `flickr8k/`, `im
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -134,7 +133,7 @@ def read_aligned(folder: Path, source: str = "de", target: str = "en") -> Aligne
     texts = {side: read_texts(find_file(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
     gold = read_links(find_file(folder, "alignment/de-en/de-en.wa"))
     if (source, target) == ("en", "de"):
-        gold = [Gold(swap_sides(each.sure), swap_sides(each.possible)) for each in gold]
+        gold = [Gold(*(frozenset((j, i) for i, j in links) for links in (each.sure, each.possible))) for each in gold]
     return AlignedPairs([text.lstrip("\ufeff") for text in texts[source]], texts[target], gold)
 
 
@@ -159,11 +158,6 @@ def generate_aligned(count: int, **options: Any) -> AlignedPairs:
     examples = list(generate("phrasebook", count, split="test", pair="en-de", seed=0, edition=1, **options))
     gold = [Gold(frozenset(each.alignment), frozenset()) for each in examples]
     return AlignedPairs([each.source for each in examples], [each.target for each in examples], gold)
-
-
-def swap_sides(links: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Return the links as seen from the other side."""
-    return frozenset((j, i) for i, j in links)
 
 
 def tokenise(text: str) -> str:

@@ -25,7 +25,7 @@ from regard.models import KINDS
 from regard_studies import Setting
 from regard_studies.corpora import Reviews, built_in_reviews, imdb
 from regard_studies.page import Page, Plot, Table, Verdict, signed_training
-from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
+from regard_studies.seed_statistics import SeedStatistics, mean_difference, over_seeds
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
@@ -312,18 +312,16 @@ def run(setting: Setting) -> Page:
     )
 
 
-def accuracy_difference(figures: Mapping[str, ClassifierFigures], one: str, other: str) -> MeanDifference:
-    """Compare the accuracy of two systems, in points."""
-    return mean_difference(100.0 * figures[one].right, 100.0 * figures[other].right)
-
-
 def verdicts(
     figures: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
 ) -> list[Verdict]:
     """Judge attention against each of the others, on every task, as the paper does; and what it points at."""
 
     def compared(claim: str, other: str) -> Verdict:
-        differences = {task: accuracy_difference(systems, "attention", other) for task, systems in figures.items()}
+        differences = {
+            task: mean_difference(100.0 * systems["attention"].right, 100.0 * systems[other].right)
+            for task, systems in figures.items()
+        }
         texts = [
             f"{systems['attention'].accuracy.as_text()} against {systems[other].accuracy.as_text()} % are right"
             f"{f' ({task})' * (len(figures) > 1)}: {differences[task].as_text()} points"

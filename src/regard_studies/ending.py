@@ -78,8 +78,8 @@ def measure_endings(
 
     The texts come without their `stop`, where they have one.
     """
-    anywhere, here, nll, tokens = (np.zeros(size) for _ in range(4))
-    counts, ends = np.zeros(size), np.zeros(size)
+    anywhere, here, counts, ends = (np.zeros(size) for _ in range(4))
+    nll, tokens = 0.0, 0
     for system in systems:
         for row in end_probabilities(system.run, texts, stop):
             row = row[:size]
@@ -89,13 +89,13 @@ def measure_endings(
             ends[len(row) - 1] += 1
         whole = [text if stop is None else f"{text} {stop}" for text in texts]
         for scored in system.run.score(whole):
-            nll[0] -= sum(scored.tokens)
-            tokens[0] += len(scored.tokens)
+            nll -= sum(scored.tokens)
+            tokens += len(scored.tokens)
     nothing = np.full(size, np.nan)
     return Endings(
         np.divide(anywhere, counts, out=nothing.copy(), where=counts > 0),
         np.divide(here, ends, out=nothing.copy(), where=ends > 0),
-        float(np.exp(nll[0] / tokens[0])),
+        float(np.exp(nll / tokens)),
         systems[0].parameters,
     )
 

@@ -17,7 +17,7 @@ from regard_studies import Setting
 from regard_studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard_studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
-from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
+from regard_studies.systems import group_by_name, train_all, training_settings
 
 Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
 CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
@@ -40,32 +40,17 @@ def within(sources: Sequence[str], low: int, high: int) -> list[int]:
     return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
 
 
-def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
-    """Count the sentences of each group."""
-    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
-
-
 def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
     """Compute the share that is exact, and BLEU, for each length and for all."""
     groups = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
     right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
     return {
-        "exact": [100 * share([right[i] for i in each]) for each in groups],
+        "exact": [100 * (sum(right[i] for i in each) / max(1, len(each))) for each in groups],
         "bleu": [
             text_scores.bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0
             for each in groups
         ],
     }
-
-
-def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
-    """Translate the test set greedily and measure the outputs, and how long the training took."""
-    outputs = system.run.translate(pairs.sources, beam=1)
-    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
-
-
-def share(right: Sequence[bool]) -> float:
-    return sum(right) / len(right) if right else 0.0
 
 
 def mean(figures: Sequence[Figures], key: str) -> list[float]:
@@ -78,27 +63,17 @@ def label_of(name: str) -> str:
     return f"{CELLS[cell]}, {KINDS[kind]}"
 
 
-def rows_of(figures: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
-    return [[label_of(name), *mean(each, key)] for name, each in figures.items()]
-
-
-def exact_table(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
-    return Table(
-        caption="Translated exactly, %, by source words",
-        columns=["system", *map(span, lengths.limits), "all"],
-        rows=[["sentences", *counted, sum(counted)], *rows_of(figures, "exact")],
-        formats=["", *[",.0f"] * (len(counted) + 1)],
-    )
-
-
-def bleu_table(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
-    rows = rows_of(figures, "bleu")
-    return Table(
-        caption="BLEU, by source words",
-        columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
-        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, figures.values(), strict=True)],
-        formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
-    )
+def score_tables(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> list[Table]:
+    columns, groups = ["system", *map(span, lengths.limits), "all"], len(lengths.limits) + 1
+    bleu: list[list[Cell]] = [
+        [label_of(name), *mean(each, "bleu"), mean(each, "seconds")[0]] for name, each in figures.items()
+    ]
+    exact: list[list[Cell]] = [[label_of(name), *mean(each, "exact")] for name, each in figures.items()]
+    rows: list[list[Cell]] = [["sentences", *counted, sum(counted)], *exact]
+    return [
+        Table("BLEU, by source words", [*columns, "seconds of training"], bleu, ["", *[".1f"] * groups, ".0f"]),
+        Table("Translated exactly, %, by source words", columns, rows, ["", *[",.0f"] * groups]),
+    ]
 
 
 def span(limits: tuple[int, int]) -> str:
@@ -164,9 +139,16 @@ def run(setting: Setting) -> Page:
     real = setting.corpora is not None
     with signed_training(setting, pairs.name) as clock:
         systems = group_by_name(train_all("fixed-context", tables(pairs, setting.quick), setting))
-        figures = {name: [translate_tests(each, pairs, lengths) for each in some] for name, some in systems.items()}
+        figures = {
+            name: [
+                {**bins(pairs, each.run.translate(pairs.sources, beam=1), lengths), "seconds": [each.seconds]}
+                for each in some
+            ]
+            for name, some in systems.items()
+        }
         signature = clock.signature()
     updates = next(iter(systems.values()))[0].step
+    counted = [len(within(pairs.sources, *limits)) for limits in lengths.limits]
     return Page(
         name="fixed-context",
         title="Claim: a fixed context forgets long sentences",
@@ -180,8 +162,8 @@ def run(setting: Setting) -> Page:
             + f" Trained on sentences of at most {PIECES} pieces, about sixty words; longer ones are whole paragraphs."
             * real,
         ],
-        tables=[bleu_table(figures, lengths), exact_table(figures, counts(pairs, lengths), lengths)],
-        plots=[length_plot(figures, counts(pairs, lengths), lengths)],
+        tables=score_tables(figures, counted, lengths),
+        plots=[length_plot(figures, counted, lengths)],
         verdicts=verdicts(figures, lengths),
         caveats=[
             *(

@@ -116,23 +116,15 @@ def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
     """Measure several networks of a kind, each with its own input."""
     samples = torch.stack([norms(build(WIDTH), torch.randn(length, WIDTH)) for _ in range(seeds)])
     low, middle, high = samples.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
-    return Curve(low.tolist(), middle.tolist(), high.tolist(), decay_factor(middle))
-
-
-def decay_factor(middle: Tensor) -> float:
-    """Compute the decay a step, exp of the logarithm's slope; 1 is level. Values that underflowed are left out."""
+    # The decay a step is exp of the logarithm's slope; 1 is level.
     distance, height = log_norms(middle.tolist())
     centred = distance - distance.mean()
-    return math.exp(float((centred * height).sum() / centred.square().sum()))
-
-
-def explained_by_line(middle: list[float]) -> float:
-    """Return how much of the logarithm's variance a straight line explains."""
-    distance, height = log_norms(middle)
-    return float(torch.corrcoef(torch.stack([distance, height]))[0, 1] ** 2)
+    factor = math.exp(float((centred * height).sum() / centred.square().sum()))
+    return Curve(low.tolist(), middle.tolist(), high.tolist(), factor)
 
 
 def log_norms(middle: list[float]) -> tuple[Tensor, Tensor]:
+    """Return distances and logarithms of norms; values that underflowed are left out."""
     points = [(step, math.log(value)) for step, value in enumerate(middle) if step >= NEAR and value > 1e-200]
     both = torch.tensor(points, dtype=torch.float64)
     return both[:, 0], both[:, 1]
@@ -149,15 +141,6 @@ def decay_table(curves: dict[str, Curve], far: int) -> Table:
         ],
         formats=["", "", *[".2g"] * len(steps), ".3f"],
         note=f"The factor is fitted to the logarithm of the median, from distance {NEAR} on.",
-    )
-
-
-def size_table(sizes: dict[int, Curve]) -> Table:
-    return Table(
-        caption="Self-attention: the gradient half-way back, against the length of the sequence",
-        columns=["n", "‖∂y_T/∂x_t‖", "times n"],
-        rows=[[n, curve.middle[n // 2], curve.middle[n // 2] * n] for n, curve in sizes.items()],
-        formats=["d", ".4f", ".2f"],
     )
 
 
@@ -206,7 +189,15 @@ def run(seed: int = 0, quick: bool = False) -> Page:
             "with ReLU (Le et al. 2015), a forget bias of 1 (Jozefowicz et al. 2015). Attention has no "
             "positions and no mask.",
         ],
-        tables=[decay_table(curves, far), size_table(sizes)],
+        tables=[
+            decay_table(curves, far),
+            Table(
+                caption="Self-attention: the gradient half-way back, against the length of the sequence",
+                columns=["n", "‖∂y_T/∂x_t‖", "times n"],
+                rows=[[n, curve.middle[n // 2], curve.middle[n // 2] * n] for n, curve in sizes.items()],
+                formats=["d", ".4f", ".2f"],
+            ),
+        ],
         plots=[norms_plot(curves)],
         verdicts=verdicts(curves, sizes, far),
         caveats=[
@@ -224,6 +215,8 @@ def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> lis
     def fall(name: str) -> float:
         return curves[name].middle[far] / curves[name].middle[1]
 
+    # How much of the logarithm's variance a straight line explains.
+    straight = float(torch.corrcoef(torch.stack(log_norms(curves["tanh RNN"].middle)))[0, 1] ** 2)
     tanh, relu, gru, lstm = (curves[name].factor for name in ("tanh RNN", "ReLU RNN", "GRU", "LSTM"))
     open_ = curves["LSTM, forget bias 1"].factor
     helped = min(curves["tanh RNN, orthogonal"].factor, curves["ReLU RNN, identity"].factor)
@@ -231,7 +224,7 @@ def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> lis
     return [
         Verdict(
             "the gradient of a tanh RNN falls geometrically with distance",
-            tanh < 0.95 and explained_by_line(curves["tanh RNN"].middle) > 0.98,
+            tanh < 0.95 and straight > 0.98,
             f"by {tanh:.2f} a step; over {far} steps it is {show(fall('tanh RNN'), '.1g')} of what it was",
         ),
         Verdict(

@@ -124,11 +124,6 @@ def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict
     return {**model, "intra": False, "size": size}
 
 
-def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> list[float]:
-    """Compute the share of the weight, in percent, at each distance, after the tenth token; the mean over seeds."""
-    return [float(mean) for mean in np.mean([shares(weights_of(each, corpus)) for each in systems], 0)]
-
-
 @torch.no_grad()
 def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
     """Return the weights of the first long texts: a row per step, a column per state, in the order of writing."""
@@ -347,7 +342,7 @@ def run(setting: Setting) -> Page:
         }
         back = {
             name: (
-                attention_distances(systems[f"{name}-lstmn"], corpus),
+                np.mean([shares(weights_of(each, corpus)) for each in systems[f"{name}-lstmn"]], 0).tolist(),
                 even_distances(corpus, systems[f"{name}-lstmn"][0]),
             )
             for name, corpus in corpora.sentences.items()

@@ -113,18 +113,6 @@ def system_table(figures: Mapping[str, Figures]) -> Table:
     )
 
 
-def paper_table() -> Table:
-    """Tabulate the figures of Luong's paper."""
-    return Table(
-        caption="The paper's figures, English to German, WMT 2014",
-        columns=["attention", "perplexity", "BLEU", "AER, %"],
-        rows=[[LABELS[name], *each] for name, each in PAPER.items()],
-        formats=["", "", ".1f", "d"],
-        note="BLEU before unknown words are replaced. Perplexity of concat: a footnote of section 5.3. AER: table 6, "
-        "where the Berkeley aligner has 32. Input feeding (table 1): global (location) without it 7.3 and 16.8.",
-    )
-
-
 def quality_plot(figures: Mapping[str, Figures]) -> Plot:
     """Draw BLEU and AER of every system, a bar each."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
@@ -207,7 +195,19 @@ def run(setting: Setting) -> Page:
             f"{POINTS} BLEU, {100 * SHARE:g} % of a perplexity and {ERRORS:g} point of AER on, and beyond the "
             "deviations of the seeds where there are several.",
         ],
-        tables=[system_table(figures), paper_table(), cost_table(cost)],
+        tables=[
+            system_table(figures),
+            Table(
+                caption="The paper's figures, English to German, WMT 2014",
+                columns=["attention", "perplexity", "BLEU", "AER, %"],
+                rows=[[LABELS[name], *each] for name, each in PAPER.items()],
+                formats=["", "", ".1f", "d"],
+                note="BLEU before unknown words are replaced. Perplexity of concat: a footnote of section 5.3. AER: "
+                "table 6, where the Berkeley aligner has 32. Input feeding (table 1): global (location) without it 7.3 "
+                "and 16.8.",
+            ),
+            cost_table(cost),
+        ],
         plots=[quality_plot(figures), cost_plot(cost)],
         verdicts=[*verdicts(figures), *cost_verdicts(cost)],
         caveats=caveats(corpus, setting),
@@ -423,7 +423,11 @@ def cost_table(cost: Cost) -> Table:
     return Table(
         caption=f"Milliseconds of a call by annotations n, with n queries ({cost.rows} × n × {cost.width}, "
         f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds per query",
-        columns=["span", *(f"n = {n:,}" for n in cost.lengths), *(f"per query, n = {n:,}" for n in ends(cost))],
+        columns=[
+            "span",
+            *(f"n = {n:,}" for n in cost.lengths),
+            *(f"per query, n = {cost.lengths[place]:,}" for place in (0, -1)),
+        ],
         rows=[
             [
                 span,
@@ -436,11 +440,6 @@ def cost_table(cost: Cost) -> Table:
         note=f"Score general, windows of ±{RADIUS}. Multiply-adds are counted at a width of {COUNTED}; slices of keys "
         "that neighbouring queries share are counted whole.",
     )
-
-
-def ends(cost: Cost) -> tuple[int, int]:
-    """Return the shortest and the longest length."""
-    return cost.lengths[0], cost.lengths[-1]
 
 
 def cost_plot(cost: Cost) -> Plot:

@@ -181,7 +181,11 @@ class Page(Part):
             "claim": self.claim,
             "source": self.source,
             "tables": [
-                {"caption": table.caption, "columns": list(table.columns), "rows": [_plain(row) for row in table.rows]}
+                {
+                    "caption": table.caption,
+                    "columns": list(table.columns),
+                    "rows": [[_plain(cell) for cell in row] for row in table.rows],
+                }
                 for table in self.tables
             ],
             "verdicts": [dataclasses.asdict(verdict) for verdict in self.verdicts],
@@ -296,9 +300,9 @@ class Clock:
         return dataclasses.replace(self.facts, device=device, threads=torch.get_num_threads(), seconds=seconds)
 
 
-def _plain(row: Sequence[Cell]) -> list[Cell]:
+def _plain(cell: Cell) -> Cell:
     """Convert a value to types that JSON has: infinity and NaN become None."""
-    return [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 # ---- all pages of a folder in one table
@@ -322,7 +326,8 @@ def write_index(out: Path) -> Path:
     """Write index.md and index.html into the folder of the studies; return the Markdown file."""
     pages = read_results(out)
     rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in pages]
-    differences = {each["name"]: claims for each in pages if (claims := differing_claims(each))}
+    claims_of = {each["name"]: [v["claim"] for v in each["verdicts"] if not v["agrees"]] for each in pages}
+    differences = {name: claims for name, claims in claims_of.items() if claims}
     parts = [f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]
     if differences:
         lists = [
@@ -339,8 +344,10 @@ def write_index(out: Path) -> Path:
         *[html_row(each) for each in pages],
         "</tbody></table></div>",
         *([f"<h2>{DIFFERENCES}</h2>"] if differences else []),
-        *[html_list(name, claims) for name, claims in differences.items()],
     ]
+    for name, claims in differences.items():
+        items = "".join(f"<li>{escape(claim)}</li>" for claim in claims)
+        body.append(f"<h3>{escape(name)}</h3><ul>{items}</ul>")
     disk.write_whole(out / "index.html", document(TITLE, body, STYLE + NARROW))
     return markdown
 
@@ -373,20 +380,9 @@ def cells_of(results: Mapping[str, typing.Any]) -> list[str]:
     return [claim, counted, results["source"], ", ".join(where)]
 
 
-def differing_claims(results: Mapping[str, typing.Any]) -> list[str]:
-    """List the claims of a study that the measurements do not agree with."""
-    return [each["claim"] for each in results["verdicts"] if not each["agrees"]]
-
-
 def html_row(results: Mapping[str, typing.Any]) -> str:
     """Render a row of the HTML table."""
     name = escape(results["name"])
     named = zip(COLUMNS[1:], cells_of(results), strict=True)
     cells = "".join(f'<td data-column="{column}">{escape(cell)}</td>' for column, cell in named)
     return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'
-
-
-def html_list(name: str, claims: list[str]) -> str:
-    """Render the claims of a study that do not agree, as a list below its name."""
-    items = "".join(f"<li>{escape(claim)}</li>" for claim in claims)
-    return f"<h3>{escape(name)}</h3><ul>{items}</ul>"

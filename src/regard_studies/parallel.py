@@ -174,33 +174,35 @@ def fused(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     return F.scaled_dot_product_attention(y, y, y)[0, 0]
 
 
-def counted_table(counted: dict[str, list[int]], steps: dict[str, list[int]]) -> Table:
-    return Table(
-        caption=f"Multiply-adds (millions) and sequential steps, width {WIDTH}",
-        columns=["layer", "table 1", *(f"n = {n}" for n in COUNTED), *(f"steps, n = {n}" for n in COUNTED)],
-        rows=[[name, FORMULAS[name][0], *(each / 1e6 for each in counted[name]), *steps[name]] for name in counted],
-        formats=["", "", *[".2f"] * len(COUNTED), *["d"] * len(COUNTED)],
-        note="The window's keys are read in slices that several queries share, some of which a query then ignores.",
-    )
-
-
-def path_table(paths: dict[str, list[int]]) -> Table:
-    return Table(
-        caption="From the last position to the first: layers, or steps of a recurrence",
-        columns=["layer", "expected", "n = 16", "n = 32"],
-        rows=[[name, PATHS[name][0], *lengths] for name, lengths in paths.items()],
-        formats=["", "", "d", "d"],
-        note="The convolution is not dilated; dilated ones need about log n layers.",
-    )
-
-
-def time_table(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Table:
-    return Table(
-        caption=f"Milliseconds of a forward pass, one thread, width {WIDTH}",
-        columns=["layer", *(f"n = {n}" for n in lengths)],
-        rows=[[name, *(each * 1e3 for each in times)] for name, times in seconds.items()],
-        formats=["", *[".3f"] * len(lengths)],
-    )
+def layer_tables(
+    counted: dict[str, list[int]],
+    steps: dict[str, list[int]],
+    paths: dict[str, list[int]],
+    seconds: dict[str, list[float]],
+    lengths: Sequence[int],
+) -> list[Table]:
+    return [
+        Table(
+            caption=f"Multiply-adds (millions) and sequential steps, width {WIDTH}",
+            columns=["layer", "table 1", *(f"n = {n}" for n in COUNTED), *(f"steps, n = {n}" for n in COUNTED)],
+            rows=[[name, FORMULAS[name][0], *(each / 1e6 for each in counted[name]), *steps[name]] for name in counted],
+            formats=["", "", *[".2f"] * len(COUNTED), *["d"] * len(COUNTED)],
+            note="The window's keys are read in slices that several queries share, some of which a query then ignores.",
+        ),
+        Table(
+            caption="From the last position to the first: layers, or steps of a recurrence",
+            columns=["layer", "expected", "n = 16", "n = 32"],
+            rows=[[name, PATHS[name][0], *each] for name, each in paths.items()],
+            formats=["", "", "d", "d"],
+            note="The convolution is not dilated; dilated ones need about log n layers.",
+        ),
+        Table(
+            caption=f"Milliseconds of a forward pass, one thread, width {WIDTH}",
+            columns=["layer", *(f"n = {n}" for n in lengths)],
+            rows=[[name, *(each * 1e3 for each in times)] for name, times in seconds.items()],
+            formats=["", *[".3f"] * len(lengths)],
+        ),
+    ]
 
 
 def time_plot(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Plot:
@@ -249,7 +251,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
             "operations, and how much a step costs by itself. The recurrence is torch's own, fused; so is "
             "self-attention.",
         ],
-        tables=[counted_table(counted, steps), path_table(paths), time_table(seconds, lengths)],
+        tables=layer_tables(counted, steps, paths, seconds, lengths),
         plots=[time_plot(seconds, lengths)],
         verdicts=verdicts(counted, steps, paths, seconds, lengths),
         caveats=[

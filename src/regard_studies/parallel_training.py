@@ -8,12 +8,11 @@ whole: the paper's abstract says that the Transformer takes "significantly less 
 Systems are timed in turns, so that whatever else a machine does meanwhile slows all of them alike.
 """
 
-import contextlib
 import json
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -126,7 +125,9 @@ def time_encoders(
     device = next(next(iter(models.values())).parameters()).device
     cuda = device.type == "cuda"
     timings: dict[str, list[float]] = {name: [] for name in models}
-    with one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         for n in lengths:
             rows = max(1, TOKENS // n) if cuda else 1
             # Lengths stay on the host, where it is seen that no sentence is shorter than another.
@@ -139,6 +140,8 @@ def time_encoders(
                         times[name].append(seconds)
             for name, each in times.items():
                 timings[name].append(1e3 * statistics.median(each))
+    finally:
+        torch.set_num_threads(threads)
     return timings
 
 
@@ -153,17 +156,6 @@ def read_once(model: Model, source: Tokens, cuda: bool) -> float:
     if cuda:
         torch.cuda.synchronize()
     return clock() - began
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one CPU thread inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -144,33 +144,31 @@ def shift_residual(waves: Tensor, k: int) -> float:
     return residual
 
 
-def blind_table(blind: dict[str, list[float]], single: dict[str, float]) -> Table:
-    return Table(
-        caption="Without positions: ‖f(Px) − P f(x)‖/‖f(x)‖",
-        columns=["attention", "median", "largest", "largest, float32"],
-        rows=[[name, median(errors), max(errors), single[name]] for name, errors in blind.items()],
-        formats=["", ".1e", ".1e", ".1e"],
-    )
-
-
-def seeing_table(seeing: dict[str, list[float]]) -> Table:
-    return Table(
-        caption="With something that tells positions apart",
-        columns=["attention", "smallest", "median", "largest"],
-        rows=[[name, min(errors), median(errors), max(errors)] for name, errors in seeing.items()],
-        formats=["", ".3f", ".3f", ".3f"],
-        note="Two unrelated outputs of the same size would be about 1.41 apart.",
-    )
-
-
-def wave_table(waves: Tensor) -> Table:
+def error_tables(
+    blind: dict[str, list[float]], single: dict[str, float], seeing: dict[str, list[float]], waves: Tensor
+) -> list[Table]:
     curve = product_by_distance(waves)
-    return Table(
-        caption=f"Sinusoidal codes of width {TABLE}: dot product against distance",
-        columns=["distance", "dot product (1 at 0)"],
-        rows=[[k, curve[k]] for k in (0, 1, 2, 4, 8, 16, 32, 64)],
-        formats=["d", ".3f"],
-    )
+    return [
+        Table(
+            caption="Without positions: ‖f(Px) − P f(x)‖/‖f(x)‖",
+            columns=["attention", "median", "largest", "largest, float32"],
+            rows=[[name, median(errors), max(errors), single[name]] for name, errors in blind.items()],
+            formats=["", ".1e", ".1e", ".1e"],
+        ),
+        Table(
+            caption="With something that tells positions apart",
+            columns=["attention", "smallest", "median", "largest"],
+            rows=[[name, min(errors), median(errors), max(errors)] for name, errors in seeing.items()],
+            formats=["", ".3f", ".3f", ".3f"],
+            note="Two unrelated outputs of the same size would be about 1.41 apart.",
+        ),
+        Table(
+            caption=f"Sinusoidal codes of width {TABLE}: dot product against distance",
+            columns=["distance", "dot product (1 at 0)"],
+            rows=[[k, curve[k]] for k in (0, 1, 2, 4, 8, 16, 32, 64)],
+            formats=["d", ".3f"],
+        ),
+    ]
 
 
 def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) -> Plot:
@@ -250,7 +248,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
             "Then the sinusoidal table itself: the dot product of two positions' codes, which depends only on how far "
             "they are apart, and the linear map that takes every position's code to that of the position k further on.",
         ],
-        tables=[blind_table(blind, single), seeing_table(seeing), wave_table(waves)],
+        tables=error_tables(blind, single, seeing, waves),
         plots=[error_plot(blind, seeing), wave_plot(waves)],
         verdicts=verdicts(blind, single, seeing, pooled, waves, turned),
         caveats=[

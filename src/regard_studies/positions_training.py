@@ -13,7 +13,6 @@ from typing import Any
 
 from regard.data import Example, generate
 from regard.inspection import Cell, plot
-from regard.run import Run
 from regard_studies import Setting
 from regard_studies.corpora import Pairs, english_german
 from regard_studies.page import Part, Plot, Table, Verdict, show, signed_training
@@ -74,18 +73,15 @@ class LengthFigures:
 
 def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
     """Measure systems that differ in their seed on sequences of one length."""
-    figures = [measure_copies(each.run, tests) for each in systems]
-    return LengthFigures(*(SeedStatistics(values) for values in zip(*figures, strict=True)))
-
-
-def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
-    """Measure how much is copied before the first mistake and how many copies are exact, in percent; and perplexity."""
     sources, targets = [each.source for each in tests], [each.target for each in tests]
-    outputs = run.translate(sources, beam=1)
-    totals, tokens = log_probs(run, sources, targets)
-    right = [correct_prefix(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
-    exact = [output == target for output, target in zip(outputs, targets, strict=True)]
-    return 100 * statistics.fmean(right), 100 * statistics.fmean(exact), math.exp(-sum(totals) / sum(tokens))
+    figures = []
+    for each in systems:
+        pairs = list(zip(each.run.translate(sources, beam=1), targets, strict=True))
+        totals, tokens = log_probs(each.run, sources, targets)
+        right = statistics.fmean(correct_prefix(output.split(), target.split()) for output, target in pairs)
+        exact = statistics.fmean(output == target for output, target in pairs)
+        figures.append((100 * right, 100 * exact, math.exp(-sum(totals) / sum(tokens))))
+    return LengthFigures(*(SeedStatistics(values) for values in zip(*figures, strict=True)))
 
 
 def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:

@@ -97,39 +97,42 @@ def diagonal_share(rows: Tensor) -> float:
     return (rows.diagonal(dim1=-2, dim2=-1) / rows.sum(-1)).mean().item()
 
 
-def scores_table(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Table:
+def scores_tables(
+    raw: dict[int, Scores],
+    scaled: dict[int, Scores],
+    counts: dict[int, Scores],
+    diagonal: dict[tuple[int, int], Diagonal],
+) -> list[Table]:
     rows = [
         [d, r.spread, s.spread, r.largest, s.largest, r.entropy, s.entropy, r.jacobian[1], s.jacobian[1], r.average]
         for d, r, s in ((d, raw[d], scaled[d]) for d in raw)
     ]
-    return Table(
-        caption="Scores and their softmax against the width",
-        columns=["d", "std", "std ÷√d", "max a", "max a ÷√d", "entropy", "entropy ÷√d", "‖J‖", "‖J‖ ÷√d", "mean ‖J‖"],
-        rows=rows,
-        formats=["d", ".2f", ".3f", ".3f", ".3f", ".1%", ".1%", ".2g", ".2g", ".2g"],
-        note="Each pair: without scaling, then with 1/√d. Entropy as a share of log m; ‖J‖ is the median, and its mean "
-        "is without scaling.",
-    )
-
-
-def length_table(counts: dict[int, Scores]) -> Table:
-    return Table(
-        caption="The same at width 64, against the number of keys",
-        columns=["n", "std of q·k/√d", "std if divided by √n", "mean", "max a"],
-        rows=[[n, c.spread, c.spread * 8 / math.sqrt(n), c.mean, c.largest] for n, c in counts.items()],
-        formats=["d", ".3f", ".3f", ".4f", ".3f"],
-        note="Divided by √n instead, the spread would depend on the length of the sentence.",
-    )
-
-
-def diagonal_table(diagonal: dict[tuple[int, int], Diagonal]) -> Table:
-    return Table(
-        caption="The diagonal's share of a row of R = s sᵀ",
-        columns=["d", "n", "even", "|R|", "softmax", "softmax ÷√d", "W_Q ≠ W_K", "W_Q = W_K"],
-        rows=[[d, n, 1 / n, *shares] for (d, n), shares in diagonal.items()],
-        formats=["d", "d", ".1%", ".1%", ".1%", ".1%", ".1%", ".1%"],
-        note="Projections are random, of variance 1/d, and scaled by 1/√d; one for both keeps sᵢ nearest to itself.",
-    )
+    columns = ["d", "std", "std ÷√d", "max a", "max a ÷√d", "entropy", "entropy ÷√d", "‖J‖", "‖J‖ ÷√d", "mean ‖J‖"]
+    return [
+        Table(
+            caption="Scores and their softmax against the width",
+            columns=columns,
+            rows=rows,
+            formats=["d", ".2f", ".3f", ".3f", ".3f", ".1%", ".1%", ".2g", ".2g", ".2g"],
+            note="Each pair: without scaling, then with 1/√d. Entropy as a share of log m; ‖J‖ is the median, and its "
+            "mean is without scaling.",
+        ),
+        Table(
+            caption="The same at width 64, against the number of keys",
+            columns=["n", "std of q·k/√d", "std if divided by √n", "mean", "max a"],
+            rows=[[n, c.spread, c.spread * 8 / math.sqrt(n), c.mean, c.largest] for n, c in counts.items()],
+            formats=["d", ".3f", ".3f", ".4f", ".3f"],
+            note="Divided by √n instead, the spread would depend on the length of the sentence.",
+        ),
+        Table(
+            caption="The diagonal's share of a row of R = s sᵀ",
+            columns=["d", "n", "even", "|R|", "softmax", "softmax ÷√d", "W_Q ≠ W_K", "W_Q = W_K"],
+            rows=[[d, n, 1 / n, *shares] for (d, n), shares in diagonal.items()],
+            formats=["d", "d", ".1%", ".1%", ".1%", ".1%", ".1%", ".1%"],
+            note="Projections are random, of variance 1/d, and scaled by 1/√d; one for both keeps sᵢ nearest to "
+            "itself.",
+        ),
+    ]
 
 
 def scores_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
@@ -231,7 +234,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
             "Then raw self-attention, R = s sᵀ, on sequences of n unit-normal vectors: the share of a row that stands "
             "on its diagonal, in |R| and after the softmax, and the same after random projections W_Q and W_K.",
         ],
-        tables=[scores_table(raw, scaled), length_table(counts), diagonal_table(diagonal)],
+        tables=scores_tables(raw, scaled, counts, diagonal),
         plots=[scores_plot(raw, scaled), gradient_plot(raw, scaled), diagonal_plot(diagonal, square)],
         verdicts=verdicts(raw, scaled, counts, diagonal),
         caveats=[

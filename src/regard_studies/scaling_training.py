@@ -119,15 +119,13 @@ def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], de
     logits = model.output(model.decode(model.encode(source), target)[0])
     real = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
     loss = F.cross_entropy(logits[real].float(), ids[real])
-    projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
+    blocks = [block for block in model.modules() if isinstance(block, Block)]
+    projections: list[Any] = [
+        heads for block in blocks for heads in (block.attention, block.cross) if heads is not None
+    ]
     gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
     rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]
     return math.sqrt(sum(float(each.double().square().sum()) for each in rows))
-
-
-def attentions(block: Block) -> list[Any]:
-    """List the attentions of a block."""
-    return [block.attention] if block.cross is None else [block.attention, block.cross]
 
 
 def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
@@ -142,48 +140,29 @@ def split_name(name: str) -> tuple[str, int]:
     return score, int(width)
 
 
-def row_names(name: str) -> list[Cell]:
-    """Return the first cells of a system's row: its width, and its score."""
-    score, width = split_name(name)
-    return [width, NAMES[score]]
-
-
 def sort_systems(figures: Mapping[str, ScalingFigures]) -> list[str]:
     """Sort systems by width, then by score."""
     return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
 
 
-def figures_table(figures: Mapping[str, ScalingFigures]) -> Table:
-    """Tabulate the figures of the trained systems."""
-    return Table(
-        caption="Trained: one head of width d_k",
-        columns=["d_k", "score", *COLUMNS],
-        rows=[[*row_names(name), *figures[name].translation.cells] for name in sort_systems(figures)],
-        formats=["d", "", *FORMATS],
-    )
-
-
-def start_table(figures: Mapping[str, ScalingFigures]) -> Table:
-    """Tabulate the softmax before and after training."""
-    rows: list[list[Cell]] = [
-        [
-            *row_names(name),
-            *(
-                figures[name].spread(when, figure).mean
-                for when in ("before", "after")
-                for figure in ("entropy", "jacobian", "gradient")
-            ),
-        ]
-        for name in sort_systems(figures)
-    ]
-    return Table(
+def figures_tables(figures: Mapping[str, ScalingFigures]) -> list[Table]:
+    """Tabulate the figures of the trained systems, and the softmax before and after training."""
+    trained: list[list[Cell]] = []
+    softmax: list[list[Cell]] = []
+    for name in sort_systems(figures):
+        score, width = split_name(name)
+        trained.append([width, NAMES[score], *figures[name].translation.cells])
+        parts = [(when, part) for when in ("before", "after") for part in ("entropy", "jacobian", "gradient")]
+        softmax.append([width, NAMES[score], *(figures[name].spread(*part).mean for part in parts)])
+    start = Table(
         caption="Its softmax before training, and after it",
         columns=["d_k", "score", "entropy", "‖J‖", "‖∂W_Q‖", "entropy after", "‖J‖ after", "‖∂W_Q‖ after"],
-        rows=rows,
+        rows=softmax,
         formats=["d", "", ".0%", ".2g", ".2g", ".0%", ".2g", ".2g"],
         note="Means over seeds and over all attentions. ‖J‖ is the median norm of the softmax's Jacobian, ‖∂W_Q‖ the "
         "norm of the gradient of all query projections.",
     )
+    return [Table("Trained: one head of width d_k", ["d_k", "score", *COLUMNS], trained, ["d", "", *FORMATS]), start]
 
 
 def trained_plot(figures: Mapping[str, ScalingFigures]) -> Plot:
@@ -256,7 +235,7 @@ def run(setting: Setting) -> Part:
             "and after training: the entropy of the weights (as a share of the logarithm of the number of keys), the "
             "median norm of the softmax's Jacobian, and the norm of the gradient of the query projections.",
         ],
-        tables=[figures_table(figures), start_table(figures)],
+        tables=figures_tables(figures),
         plots=[trained_plot(figures)],
         verdicts=verdicts(figures),
         caveats=[

@@ -21,8 +21,8 @@ from regard.inspection import Cell, plot, word_grounding
 from regard.models import Model
 from regard_studies import Setting
 from regard_studies.corpora import Gallery, flickr8k, scenes
-from regard_studies.page import Page, Plot, Signature, Table, Verdict, signed_training
-from regard_studies.seed_statistics import SeedStatistics, over_figures, over_seeds
+from regard_studies.page import Page, Plot, Table, Verdict, signed_training
+from regard_studies.seed_statistics import SeedStatistics, over_figures
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5
@@ -43,20 +43,20 @@ COLOURS = {
     "through": plot.GREEN,
 }
 SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
+PUBLISHED = Table(
+    caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
+    columns=["attention", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"],
+    rows=[["soft", 67.0, 44.8, 29.9, 19.5], ["hard", 67.0, 45.7, 31.4, 21.3]],
+    formats=["", *[".1f"] * 4],
+)
 MARGIN = 0.5  # BLEU-4; less is luck
 ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
 
 
-def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
-    """Measure all figures of a system, a value per seed."""
-    figures = over_figures([measure_system(each, gallery) for each in systems])
-    return figures | {"seconds": over_seeds(systems, lambda each: each.seconds)}
-
-
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
-    """Measure a system's captions, and where it looks."""
+    """Measure a system's captions, its training's seconds, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
-    figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
+    figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references) | {"seconds": system.seconds}
     if not run.model.cross_attentions:
         return figures
     tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
@@ -122,16 +122,6 @@ def looks_table(results: Mapping[str, Figures]) -> Table:
     chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if grounded else []
     rows.append([f"{cells:.0f} places alike", f"{math.log(cells):.2f}", f"{100 / cells:.0f}", *chance])
     return Table(caption="Where words look", columns=columns, rows=rows)
-
-
-def published_table() -> Table:
-    """Tabulate the rows of the paper's table 1 that this study repeats."""
-    return Table(
-        caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
-        columns=["attention", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"],
-        rows=[["soft", 67.0, 44.8, 29.9, 19.5], ["hard", 67.0, 45.7, 31.4, 21.3]],
-        formats=["", *[".1f"] * 4],
-    )
 
 
 def scores_plot(results: Mapping[str, Figures]) -> Plot:
@@ -230,14 +220,12 @@ def run(setting: Setting) -> Page:
     gallery = gallery_of(setting)
     with signed_training(setting, gallery.name) as clock:
         systems = train_all("soft-hard", tables(gallery, setting.quick), setting)
-        figures = {name: measure_systems(several, gallery) for name, several in group_by_name(systems).items()}
+        figures = {
+            name: over_figures([measure_system(each, gallery) for each in several])
+            for name, several in group_by_name(systems).items()
+        }
         signature = clock.signature()
-    return page_of(figures, gallery.name, len(gallery.pixels), systems[0].step, signature)
-
-
-def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: int, signature: Signature) -> Page:
-    """Build the page of results; a signature with a corpus is that of photographs."""
-    real = bool(signature.corpus)
+    real, steps = setting.corpora is not None, systems[0].step
     return Page(
         name="soft-hard",
         title="Where to look for the next word: everywhere, at one place, or nowhere",
@@ -246,12 +234,13 @@ def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: 
         source="Xu et al. 2015, table 1 and section 5.4 (arXiv:1502.03044); straight through: Jang et al. 2017 "
         "(arXiv:1611.01144)",
         measured=[
-            f"{gallery}: {pictures:,} unseen pictures, described with a beam of {BEAM}; every system with the same "
-            f"{steps:,} updates of as many pictures, and the same encoder, trained from scratch along with the words.",
+            f"{gallery.name}: {len(gallery.pixels):,} unseen pictures, described with a beam of {BEAM}; every system "
+            f"with the same {steps:,} updates of as many pictures, and the same encoder, trained from scratch along "
+            "with the words.",
             "How far a look is spread was measured while the pictures' own captions were read, word by word. Where one "
             "place is taken, the spread is that of the probabilities; the place is the likeliest.",
         ],
-        tables=[scores_table(figures), looks_table(figures), *([published_table()] if real else [])],
+        tables=[scores_table(figures), looks_table(figures), *([PUBLISHED] if real else [])],
         plots=[scores_plot(figures)],
         verdicts=verdicts(figures),
         caveats=caveats(figures, real, steps),
@@ -299,20 +288,17 @@ def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
             )
         )
     if "grounded" in results["soft"]:
-        judged.append(grounding_verdict(results))
+        shares = {name: figures["grounded"] for name, figures in results.items() if "grounded" in figures}
+        chance = results["soft"]["chance"].mean
+        each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in shares.items())
+        judged.append(
+            Verdict(
+                "words look at what they speak of",
+                all(share.mean > 2 * chance for share in shares.values()),
+                f"of words that speak of a shape look at it: {each}; {chance:.0f} % by chance",
+            )
+        )
     return judged
-
-
-def grounding_verdict(results: Mapping[str, Figures]) -> Verdict:
-    """Judge on drawn scenes whether attention looks at the shape that a word speaks of."""
-    shares = {name: figures["grounded"] for name, figures in results.items() if "grounded" in figures}
-    chance = results["soft"]["chance"].mean
-    each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in shares.items())
-    return Verdict(
-        "words look at what they speak of",
-        all(share.mean > 2 * chance for share in shares.values()),
-        f"of words that speak of a shape look at it: {each}; {chance:.0f} % by chance",
-    )
 
 
 def caveats(figures: Mapping[str, Figures], real: bool, steps: int) -> list[str]:

@@ -4,9 +4,8 @@ import pytest
 import torch
 from decoding.cases import SMALL, sentences, small
 
-from regard.decoding.bursts import WRITES, BurstSearch
 from regard.decoding.options import Options
-from regard.decoding.replay import BURST
+from regard.decoding.replay import BURST, WRITES, BurstSearch
 from regard.decoding.sentence_search import search
 from regard.decoding.sources import tokens_of
 

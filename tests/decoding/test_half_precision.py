@@ -4,7 +4,7 @@ import pytest
 import torch
 from decoding.cases import SMALL, WORDS, sentences, small
 
-from regard.decoding.replay import to_bfloat16
+from regard.decoding.device_search import to_bfloat16
 from regard.decoding.sources import tokens_of
 from regard.models import build, read_model_config
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.cases import CASES, model_of
 
-from regard.decoding.joining import can_join, join_searches, shared_options
 from regard.decoding.options import Options
-from regard.decoding.sentence_search import StepSearch, search
+from regard.decoding.sentence_search import StepSearch, can_join, join_searches, search, shared_options
 from regard.decoding.sources import tokens_of
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from regard.decoding.outputs import Output, Pool, check_outputs, merge_pools
+from regard.decoding.options import Output, Pool, check_outputs, merge_pools
 from regard.errors import NotFiniteError
 
 

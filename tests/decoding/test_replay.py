@@ -13,8 +13,7 @@ from regard.attention import watch
 from regard.data import END, START
 from regard.decoding.batches import search_in_batches
 from regard.decoding.device_search import DeviceSearch, SlotOptions
-from regard.decoding.options import GREEDY, Options
-from regard.decoding.outputs import Candidate, SearchResult
+from regard.decoding.options import GREEDY, Candidate, Options, SearchResult
 from regard.decoding.replay import (
     CLASSES,
     FEW,

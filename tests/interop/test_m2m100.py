@@ -17,8 +17,8 @@ from regard.data import END, PAD, START
 from regard.decoding import tokens_of
 from regard.errors import CommandError, ConfigError, RegardError
 from regard.interop.formats import model_type
-from regard.interop.m2m100 import THEIR_START, read_vocabulary, rows_of
-from regard.interop.numbering import export_rows
+from regard.interop.m2m100 import THEIR_START, rows_of
+from regard.interop.numbering import export_rows, m2m100_rows
 from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
@@ -34,7 +34,7 @@ class Beside:
         self.net = transformers.M2M100ForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
         self.net.eval()
         self.run = load(run)
-        self.rows = rows_of(self.run.tokenizers.target, read_vocabulary(folder)[1])
+        self.rows = rows_of(self.run.tokenizers.target, m2m100_rows(folder))
 
     def encode(self) -> tuple[list[list[int]], list[list[int]]]:
         both = self.run.tokenizers

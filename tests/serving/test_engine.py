@@ -10,7 +10,7 @@ from decoding.cases import WORDS, sentences, small
 from serving.served import Served, stored
 
 from regard.data import PAD
-from regard.decoding import Options, Output, SearchResult, bursts, search, tokens_of
+from regard.decoding import BurstSearch, Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError, CommandError, NotFiniteError
 from regard.serving.engine import CREDIT, SLACK, Engine
 from regard.serving.jobs import Job
@@ -33,7 +33,7 @@ def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
     """Slots as a GPU has them, stepped plainly."""
     return {
         (keys, beam): [
-            SlotBatch(bursts.BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
+            SlotBatch(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
             for count in counts
         ]
         for keys in classes

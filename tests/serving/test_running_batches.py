@@ -3,7 +3,7 @@
 import torch
 from decoding.cases import sentences, small
 
-from regard.decoding import Options, bursts
+from regard.decoding import WRITES, BurstSearch, Options
 from regard.serving.jobs import Job
 from regard.serving.running_batches import CROWD, HostBatch, SlotBatch
 
@@ -58,7 +58,7 @@ def test_a_search_whose_last_job_is_stopped_is_let_go():
 
 
 def slot_batch(count, together):
-    return SlotBatch(bursts.BurstSearch(small("transformer"), count, 16, 30, 2, together=together))
+    return SlotBatch(BurstSearch(small("transformer"), count, 16, 30, 2, together=together))
 
 
 def turn(batch):
@@ -75,7 +75,7 @@ def test_no_more_begin_together_than_are_written_quickly():
     for job in jobs_of(11, shortest=8, longest=8):
         batch.add(job)
     turn(batch)
-    assert len(batch.free) == 12 - bursts.WRITES * 2
+    assert len(batch.free) == 12 - WRITES * 2
     turn(batch)
     assert len(batch.free) == 1
     assert batch.waiting == []
@@ -126,7 +126,7 @@ def test_what_is_done_is_written_after_the_next_steps_are_ordered():
 @torch.no_grad()
 def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
     """Two bursts are under way, the first ends a sentence, and another takes its slot before the second is read."""
-    batch = SlotBatch(bursts.BurstSearch(small("transformer"), 1, 16, 30, 2, depth=2))
+    batch = SlotBatch(BurstSearch(small("transformer"), 1, 16, 30, 2, depth=2))
     first, second = jobs_of(2, shortest=3, longest=3)
     batch.add(first)
     batch.add(second)
@@ -147,7 +147,7 @@ def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
 @torch.no_grad()
 def test_a_batch_whose_jobs_are_all_done_is_waited_for_and_orders_nothing():
     """The second of two bursts was ordered in vain: the batch must not keep the turn with nothing to do."""
-    batch = SlotBatch(bursts.BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
+    batch = SlotBatch(BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
     (job,) = jobs_of(1, shortest=3, longest=3)
     batch.add(job)
     batch.advance()

@@ -101,17 +101,13 @@ def field_option(
         limits: Any = {key: value for key, value in field.metadata.items() if key in ("least", "most", "above")}
         option = number_option(text, kind=kind, show_default=shown, names=[flag], hint=hint, **limits)
     else:
-        choices = [choice for each in (hint, *typing.get_args(hint)) for choice in literals(each)]
+        literals = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) is Literal]
+        choices = [choice for each in literals for choice in typing.get_args(each)]
         if not all(choice in text for choice in choices):
             text += f" [{', '.join(choices[:-1])} or {choices[-1]}]"
         option = name_option(text, flag, metavar=metavar, show_default=shown)
     shape: Any = number or (list[str] if several else str)
     return Annotated[shape if default is not None else shape | None, option], default
-
-
-def literals(hint: Any) -> tuple[str, ...]:
-    """Return the choices of a Literal, and none of another type."""
-    return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
 def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Callable[[Command], Command]:

@@ -1,6 +1,6 @@
 """Decoding: one search for every model.
 
-Options, limits and outputs. Searching: `search`, sentence by sentence or `batches` of them; on a GPU in `bursts`,
+Options, limits and outputs. Searching: `search`, sentence by sentence or `batches` of them; on a GPU in bursts,
 replayed and joined. Models together: `Ensemble`; processes side by side; texts as a search takes them; a file,
 translated.
 """
@@ -10,22 +10,32 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.decoding import batches, bursts, joining, outputs
+    from regard.decoding import batches
     from regard.decoding import translate_file as file_translation
-    from regard.decoding.device_search import Hypotheses
+    from regard.decoding.device_search import Hypotheses, to_bfloat16
     from regard.decoding.ensemble import Ensemble, first_model
     from regard.decoding.limits import ROOM, check_prefix, output_limit
-    from regard.decoding.options import GREEDY, Options
-    from regard.decoding.outputs import Output, SearchResult, check_outputs
-    from regard.decoding.replay import Replay, host_features, length_class, to_bfloat16
+    from regard.decoding.options import GREEDY, Candidate, Options, Output, SearchResult, check_outputs
+    from regard.decoding.replay import WRITES, BurstSearch, HostCopy, Replay, host_features, length_class
     from regard.decoding.scoring import check_finite, length_penalty
-    from regard.decoding.sentence_search import SentenceSearch, StepSearch, search, without_gradients
+    from regard.decoding.sentence_search import (
+        SentenceSearch,
+        StepSearch,
+        can_join,
+        join_searches,
+        search,
+        shared_options,
+        without_gradients,
+    )
     from regard.decoding.sources import documents_of, source_of, tokens_of
     from regard.decoding.translate_file import Processes
 
 __all__ = [
+    "BurstSearch",
+    "Candidate",
     "Ensemble",
     "GREEDY",
+    "HostCopy",
     "Hypotheses",
     "Options",
     "Output",
@@ -35,8 +45,9 @@ __all__ = [
     "SearchResult",
     "SentenceSearch",
     "StepSearch",
+    "WRITES",
     "batches",
-    "bursts",
+    "can_join",
     "check_finite",
     "check_outputs",
     "check_prefix",
@@ -44,12 +55,12 @@ __all__ = [
     "file_translation",
     "first_model",
     "host_features",
-    "joining",
+    "join_searches",
     "length_class",
     "length_penalty",
     "output_limit",
-    "outputs",
     "search",
+    "shared_options",
     "source_of",
     "to_bfloat16",
     "tokens_of",

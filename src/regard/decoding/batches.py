@@ -17,8 +17,7 @@ from torch import Tensor
 
 from regard.data import PAD, Batch, collate
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.options import Options
-from regard.decoding.outputs import Output, SearchResult
+from regard.decoding.options import Options, Output, SearchResult
 from regard.decoding.replay import SEARCH, Replay, describe, select_prefixes
 from regard.decoding.scoring import check_finite
 from regard.decoding.sentence_search import search

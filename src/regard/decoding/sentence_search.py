@@ -20,8 +20,8 @@ A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups
 An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
 
 A search can be stepped from outside (`advance`), and other sentences can join it while it runs
-(`regard.decoding.joining`): they then stand at steps of their own. The clock of such a search counts for all, and each
-sentence says when it began.
+(`join_searches`): they then stand at steps of their own. The clock of such a search counts for all, and each sentence
+says when it began.
 """
 
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
@@ -39,10 +39,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from regard.attention import Cache
 from regard.data import END, PAD, START
 from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
-from regard.decoding.options import GREEDY, Options
-from regard.decoding.outputs import Candidate, Output, Pool, SearchResult, check_outputs, merge_pools
+from regard.decoding.options import GREEDY, Candidate, Options, Output, Pool, SearchResult, check_outputs, merge_pools
 from regard.decoding.scoring import (
     add_log_probs,
     candidate_count,
@@ -158,7 +158,7 @@ class SentenceSearch:
 class StepSearch:
     """A search under way: the rows of sentences that are not done, side by side, [s r].
 
-    `each` are the options of every sentence, where they differ in what is a sentence's own (`joining.shared_options`).
+    `each` are the options of every sentence, where they differ in what is a sentence's own (`shared_options`).
     """
 
     def __init__(
@@ -487,3 +487,67 @@ def sample_tokens(
     place = (summed <= numbers[..., None].to(summed.device) * summed[..., -1:]).sum(-1, keepdim=True)
     place = place.clamp(max=probability.shape[-1] - 1)
     return (place if order is None else order.gather(-1, place))[..., 0].to(device)
+
+
+# ---- searches that run are joined
+
+# s sentences · r rows of each · t steps
+# The options that sentences of one search may differ in.
+OWN = ("length_penalty", "shortest", "longest", "seed", "precision")
+
+
+def shared_options(options: Options) -> Options:
+    """What the sentences of one search have in common: the options without those that may be each sentence's own."""
+    own = OWN if options.sample else (*OWN, "nbest")
+    return replace(options, **{name: getattr(Options, name) for name in own})
+
+
+def can_join(search: StepSearch, other: StepSearch) -> bool:
+    """Return whether two searches may be joined now: every sentence has all its rows, and states are of like kinds."""
+    if search.model is not other.model or shared_options(search.options) != shared_options(other.options):
+        return False
+    if any(each.trace or each.step == 0 or each.history.shape[1] != each.rows for each in (search, other)):
+        return False
+    pairs = [(part, other.state.row[name]) for name, part in search.state.row.items() if isinstance(part, Cache)]
+    return all(type(one) is type(two) for one, two in pairs)
+
+
+def join_searches(search: StepSearch, other: StepSearch) -> None:
+    """Take the sentences of another search, which is over with that, into the first."""
+    ahead = search.step - other.step
+    shift(search, max(0, -ahead))
+    shift(other, max(0, ahead))
+    first = min(each.begin for each in (*search.sentences, *other.sentences))
+    for one in (search, other):
+        shift(one, -first)  # what was before that nobody asks for any more
+    search.size = max(search.size, other.size)
+    search.state = search.state.join(other.state, search.size - search.step)
+    search.history = torch.cat(
+        [F.pad(one.history, (0, search.size - one.history.shape[-1]), value=PAD) for one in (search, other)]
+    )
+    search.total = torch.cat([search.total, other.total])
+    search.lengths = torch.cat([search.lengths, other.lengths])
+    search.alpha = torch.cat([penalties(search), penalties(other)])
+    search.constraints.join(other.constraints)
+    search.sentences, search.ended = search.sentences + other.sentences, search.ended or other.ended
+    search.begin = torch.tensor([each.begin for each in search.sentences], device=search.total.device)
+    if search.numbers is not None and other.numbers is not None:
+        steps = max(search.numbers.shape[1], other.numbers.shape[1])
+        both = (F.pad(one, (0, 0, 0, steps - one.shape[1])) for one in (search.numbers, other.numbers))
+        search.numbers = torch.cat(list(both))
+
+
+def shift(search: StepSearch, steps: int) -> None:
+    """Set the clock of a search forward, or back, with everything that is told by it."""
+    search.step, search.size = search.step + steps, search.size + steps
+    search.history = F.pad(search.history, (steps, 0), value=PAD)
+    search.constraints.shift(steps)
+    for sentence in search.sentences:
+        sentence.begin += steps
+
+
+def penalties(search: StepSearch) -> Float[Tensor, "s 1"]:
+    """The length penalty of each sentence."""
+    if isinstance(search.alpha, Tensor):
+        return search.alpha
+    return torch.full((len(search.sentences), 1), search.alpha, dtype=torch.float64, device=search.total.device)

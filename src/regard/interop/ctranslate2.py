@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.alignment import extraction
@@ -74,19 +73,14 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     alignment.write(folder)
     if packs.is_file(run.folder / unknown_words.FILE):
         (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, MAX_BYTES))
-    versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
-    return {"quantize": quantize, "positions": positions, "versions": versions, "settings": portable_settings(run)}
-
-
-def portable_settings(run: Run) -> dict[str, Any]:
-    """Return the settings of a run as a table, without the files of whoever trained it."""
-    table, data = run.settings.table(), run.settings.data
+    table, data = run.settings.table(), run.settings.data  # without the files of whoever trained the run
     table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
     if (languages := run_languages.languages_of(data)) is not None and len(languages[1]) == 1:
         table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
     table["tokenizer"] = {key: each for key, each in table["tokenizer"].items() if not key.endswith("file")}
     table["training"] = {"guided": 0.0}
-    return table
+    versions = {"ctranslate2": module.__version__, "torch": torch.__version__}
+    return {"quantize": quantize, "positions": positions, "versions": versions, "settings": table}
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
@@ -153,7 +147,9 @@ def convert(
     ):
         words.weight = array(table_of(embedding.tokens.weight, config))
         if config.positions != "rotary":
-            stack.position_encodings.encodings = array(position_table(embedding, positions or POSITIONS))
+            nothing = embedding.tokens.weight.new_zeros(1, positions or POSITIONS, config.size)
+            added = nothing if embedding.positions is None else embedding.positions(nothing)
+            stack.position_encodings.encodings = array(added[0])
         if config.norm == "pre":
             set_norm(stack.layer_norm, part.final_norm)
         layers: Iterable[tuple[int, tuple[Any, Any]]] = enumerate(zip(stack.layer, part.blocks, strict=True))
@@ -205,7 +201,12 @@ def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: 
 
 def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int | None = None) -> None:
     """Give an attention its projections and its norm; the head `first` comes before the others."""
-    query, keys, values, (weight, bias) = projections(heads)
+    assert heads.projection is not None
+    assert heads.output is not None
+    sizes = (heads.query_size, heads.query_size, heads.value_size)
+    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
+    query, keys, values = (list(part) for part in split)
+    weight, bias = heads.output.weight, heads.output.bias
     if first is not None:
         order = torch.tensor([first, *(head for head in range(heads.heads) if head != first)])
         query, keys, values = ([rows_by_head(x, heads.heads, order) for x in part] for part in (query, keys, values))
@@ -219,15 +220,6 @@ def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int |
     set_norm(spec.layer_norm, norm)
     if not scaled:
         spec.queries_scale = np.float32(1)
-
-
-def projections(heads: Heads) -> list[Any]:
-    """Return weight and bias of the projections of queries, keys and values, and of the output."""
-    assert heads.projection is not None
-    assert heads.output is not None
-    sizes = (heads.query_size, heads.query_size, heads.value_size)
-    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
-    return [*split, (heads.output.weight, heads.output.bias)]
 
 
 def rows_by_head(x: Tensor, heads: int, order: Tensor) -> Tensor:
@@ -250,10 +242,3 @@ def set_norm(spec: Any, norm: Any) -> None:
 def array(x: Tensor) -> np.ndarray:
     """Copy a tensor in float32."""
     return x.detach().to("cpu", torch.float32).numpy().copy()
-
-
-def position_table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
-    """Return the vectors that the first positions add to an embedding; zeros where there are no positions."""
-    nothing = embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim)
-    table: Tensor = nothing if embedding.positions is None else embedding.positions(nothing)
-    return table[0]

@@ -242,7 +242,7 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         texts = [source for source, _ in pairs[:count]]
     if not texts:
         sources, targets = (
-            draw_pieces(ordinary_pieces(each), count, min(MAX_PIECES, longest - 1), seed)
+            draw_pieces(each, count, min(MAX_PIECES, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)
@@ -250,15 +250,10 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
     return Sentences("validation" if check is None else "file", [text for text, _ in rows], [ids for _, ids in rows])
 
 
-def ordinary_pieces(tokenizer: Tokenizer) -> Sequence[int]:
-    """Return the pieces to draw from: special ones apart, and those that stand for nothing, which no export has."""
-    first = min(UNKNOWN + 1, tokenizer.size - 1)
-    return [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
-
-
-def draw_pieces(pieces: Sequence[int], count: int, longest: int, seed: int) -> list[list[int]]:
-    """Draw sentences of 1 to `longest` of these pieces."""
-    draw = random.Random(seed)
+def draw_pieces(tokenizer: Tokenizer, count: int, longest: int, seed: int) -> list[list[int]]:
+    """Draw sentences of 1 to `longest` pieces: no special ones, nor those that stand for nothing."""
+    draw, first = random.Random(seed), min(UNKNOWN + 1, tokenizer.size - 1)
+    pieces = [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
     return [[draw.choice(pieces) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
 
 

@@ -131,7 +131,13 @@ class CTranslate2Engine:
         order = sorted(
             (i for i in range(len(sources)) if len(sources[i])), key=lambda i: (not begun[i], -len(sources[i]))
         )
-        for chunk in split_into_batches(order, sources, begun, options, batches.BUDGET if budget is None else budget):
+        budget = batches.BUDGET if budget is None else budget
+        while order:  # batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis
+            size = max(len(sources[order[0]]), options.longest or 0) + 1
+            chunk = order[: max(1, budget // (options.beam * size))]
+            if begun[chunk[0]] and not begun[chunk[-1]]:  # the last ones that have a prefix
+                chunk = [i for i in chunk if begun[i]]
+            order = order[len(chunk) :]
             rows, heads = [sources[i] for i in chunk], [begun[i] for i in chunk]
             for i, result in zip(chunk, self.search_batch(rows, options, heads), strict=True):
                 answers[i] = result
@@ -327,20 +333,6 @@ class CTranslate2Engine:
         return [pieces[i] for i in ids]
 
 
-def split_into_batches(
-    order: list[int], sources: Ids, prefixes: Ids, options: Options, budget: int
-) -> Iterator[list[int]]:
-    """Yield batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis."""
-    while order:
-        size = max(len(sources[order[0]]), options.longest or 0) + 1
-        count = max(1, budget // (options.beam * size))
-        chunk = order[:count]
-        if prefixes[chunk[0]] and not prefixes[chunk[-1]]:  # the last ones that have a prefix
-            chunk = [i for i in chunk if prefixes[i]]
-        order = order[len(chunk) :]
-        yield chunk
-
-
 def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
     """Yield batches of pairs, those of like length together."""
     return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
@@ -417,7 +409,11 @@ def open_engine(
         raise CommandError(
             f"--engine: ctranslate2 given with {len(others) + 1} runs, expected one: it has no ensembles"
         )
-    check_quantize(quantize, device)
+    if quantize is not None and quantize not in COMPUTE_TYPES:
+        raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
+    if quantize is not None and quantize not in compute_types(device):
+        able = ", ".join(each for each in COMPUTE_TYPES if each in compute_types(device))
+        raise CommandError(f"--quantize: {quantize} given, which this {name_device(device)} lacks; expected {able}")
     path = Path(run)
     if is_export(path):
         if checkpoint != "best":
@@ -470,7 +466,7 @@ def open_exported(
             f"{folder}: {compute} weights, which this {name_device(device)} cannot compute with; give --quantize "
             f"{NEAREST.get(compute, 'float32')}"
         )
-    with in_one_sentence(folder):
+    try:
         settings = read_settings(manifest["facts"]["settings"])
         tokenizers = Tokenizers.load(folder / "tokenizer.json").surround(**settings.tokenizer.around)
         with torch.device("meta"):
@@ -485,6 +481,11 @@ def open_exported(
         translator = library().Translator(str(folder), kind, compute_type=compute, **limits)
         engine = CTranslate2Engine(translator, tokenizers, model.eval(), alignment, torch.device(device))
         return ExportedRun(run or folder, manifest, engine, warn)
+    except (DataError, ArgumentError):
+        raise
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:  # of CTranslate2, or by a foreign manifest
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{folder}: cannot be opened with ctranslate2: {problem}; export the run again") from None
 
 
 def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
@@ -494,15 +495,6 @@ def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
     engine = open_exported(folder, quantize=compute).engine
     versions = {"ctranslate2": library().__version__, "compute": engine.translator.compute_type}
     return Opened(engine, kept == "float32", versions)
-
-
-def check_quantize(quantize: str | None, device: str) -> None:
-    """Refuse a quantisation that there is not, or that the device lacks."""
-    if quantize is not None and quantize not in COMPUTE_TYPES:
-        raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
-    if quantize is not None and quantize not in compute_types(device):
-        able = ", ".join(each for each in COMPUTE_TYPES if each in compute_types(device))
-        raise CommandError(f"--quantize: {quantize} given, which this {name_device(device)} lacks; expected {able}")
 
 
 def compute_types(device: str) -> set[str]:
@@ -517,15 +509,3 @@ def compute_types(device: str) -> set[str]:
 def name_device(device: str) -> str:
     """Name a device in a sentence."""
     return "CPU" if device == "cpu" else "GPU"
-
-
-@contextlib.contextmanager
-def in_one_sentence(folder: Path) -> Iterator[None]:
-    """Turn what a foreign folder makes CTranslate2, or a manifest, raise into one sentence."""
-    try:
-        yield
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, (DataError, ArgumentError)):
-            raise
-        problem = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{folder}: cannot be opened with ctranslate2: {problem}; export the run again") from None

@@ -26,8 +26,8 @@ from regard.errors import ArgumentError, DataError, RegardError, VerificationErr
 from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
 from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
 from regard.interop.numbering import export_rows, m2m100_rows, marian_files, marian_rows
-from regard.interop.stacks import read_tensors
-from regard.io import disk, packs, reading
+from regard.interop.stacks import read_tensors, write_json
+from regard.io import packs, reading
 from regard.run import Run
 from regard.tasks import build_model, read_settings, record_command, write_config
 from regard.training import Checkpoints, Counters, Prediction, checkpoint_files, read_manifest, weight_files
@@ -137,9 +137,7 @@ def write_place(run: Path, out: Path, folder: Path) -> None:
         way = Path(os.path.relpath(place, os.path.abspath(out))).as_posix()
     except ValueError:  # another drive
         way = str(place)
-    disk.write_whole(
-        run / FILE, json.dumps({"folder": str(place), "from_here": way}, indent=2, ensure_ascii=False) + "\n"
-    )
+    write_json(run / FILE, {"folder": str(place), "from_here": way})
 
 
 def find_place(run: Run) -> Path | None:

@@ -37,7 +37,6 @@ from regard.interop.numbering import (
     m2m100_tokenizers,
     round_up,
 )
-from regard.models import TransformerModel
 from regard.run import Run
 
 NUMBERS = {"bos_token_id": "<s>", "pad_token_id": "<pad>", "eos_token_id": "</s>", "decoder_start_token_id": "</s>"}
@@ -51,7 +50,12 @@ VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "spec
 def read_m2m100(folder: Path) -> Imported:
     """Read a folder of M2M-100 or NLLB as a run of Regard."""
     read_table(folder / "config.json")
-    tokenizers, table = read_vocabulary(folder)
+    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
+        raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
+    own, table = m2m100_tokenizers(folder).source, m2m100_rows(folder)
+    known = set(own.names)
+    others = [THEIR_START, *(piece for piece in table if piece not in known)]
+    tokenizers = round_up(Tokenizers(add_pieces(own, others, str(folder))), str(folder))
     imported = read_rows(folder, tokenizers, table)
     files = [folder / name for name in (*VOCABULARIES, "tokenizer_config.json") if (folder / name).is_file()]
     languages = len(run_languages.known_languages(tokenizers.source))
@@ -92,16 +96,6 @@ def open_m2m100(folder: Path, run: Run) -> Opened:
     return reopen(folder, run, "m2m_100", lambda place, tokenizers: read_rows(place, tokenizers, export_rows(place)))
 
 
-def read_vocabulary(folder: Path) -> tuple[Tokenizers, dict[str, int]]:
-    """Return the tokenizers, their <s> among the pieces, and the row of every piece: M2M-100 has a vocab.json."""
-    if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
-        raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
-    tokenizers, table = m2m100_tokenizers(folder), m2m100_rows(folder)
-    own = set(tokenizers.source.names)
-    others = [THEIR_START, *(piece for piece in table if piece not in own)]
-    return round_up(Tokenizers(add_pieces(tokenizers.source, others, str(folder))), str(folder)), table
-
-
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
@@ -134,7 +128,14 @@ def write_m2m100(run: Run, folder: Path) -> None:
         if i != first and not special_pieces.is_filler(tokenizer.names[i])
     ]
     order = [first, PAD, END, UNKNOWN, *rest]
-    check_bias(model, order, copied and not config.start_as_end)
+    bias, embeddings = model.readout.bias, model.source.tokens.weight
+    if bias is not None and bool(bias[order].abs().max() > TOLERANCE):
+        raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
+    own_start = copied and not config.start_as_end
+    if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
+        raise ConfigError(
+            "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
+        )
     stacks.write_tensors(folder, stacks.tensors_of(model, [order, order]))
     names = ["<s>" if i == first else tokenizer.names[i] for i in order]
     write_tokenizers(run.tokenizers, names, folder)
@@ -154,17 +155,6 @@ def write_m2m100(run: Run, folder: Path) -> None:
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])
     stacks.write_json(folder / "generation_config.json", {**origin_values(run, "generation"), **generation})
-
-
-def check_bias(model: TransformerModel, written: Sequence[int], own_start: bool) -> None:
-    """Refuse what has no place in a last layer without a bias, and a START that is no </s> any more."""
-    bias, embeddings = model.readout.bias, model.source.tokens.weight
-    if bias is not None and bool(bias[list(written)].abs().max() > TOLERANCE):
-        raise ConfigError("model.output_bias", "it was trained, but m2m100 has none; export to another format")
-    if own_start and not torch.allclose(embeddings[START], embeddings[END], rtol=0, atol=TOLERANCE):
-        raise ConfigError(
-            "model.tied", "START and </s> were trained apart, but are one in m2m100; export to another format"
-        )
 
 
 def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path) -> None:

@@ -86,16 +86,11 @@ def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
     Where decoding begins with another piece, as in OPUS-MT's tc-big models, a folder's <s> is an ordinary piece.
     """
     rows = marian_rows(folder, file)
-    if not begins_with_start(folder):
-        rows = {THEIR_START if piece == "<s>" else piece: row for piece, row in rows.items()}
-    return renumber(rows, str(folder / file), optional=("<s>",))
-
-
-def begins_with_start(folder: Path) -> bool:
-    """Return whether Marian's outputs begin with <s>: that is what decoder_start_token_id says, not the vocabulary."""
     own = marian_rows(folder, marian_files(folder)[1]).get("<s>")
     config = read_table(folder / "config.json", optional=True)
-    return own is not None and config.get("decoder_start_token_id", own) == own
+    if own is None or config.get("decoder_start_token_id", own) != own:  # which says it, and not the vocabulary
+        rows = {THEIR_START if piece == "<s>" else piece: row for piece, row in rows.items()}
+    return renumber(rows, str(folder / file), optional=("<s>",))
 
 
 def marian_tokenizers(folder: Path) -> Tokenizers:

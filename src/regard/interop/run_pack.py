@@ -47,8 +47,13 @@ def pack(
     evaluation = None if scores is None else reading.read_json(scores, CommandError)
     path = Checkpoints(folder).find(checkpoint)
     parameters = sum(tensor.numel() for tensor in read_checkpoint(path, trainer=False).model.values())
-    config = read(folder / "config.toml")
-    card = make_card(folder, config, licence, {"parameters": parameters, "checkpoint": path.name})
+    config, summary = read(folder / "config.toml"), summarise(folder).table()
+    # For those who get the pack: what the run is, what it learned from, how well it does, on what terms.
+    card: dict[str, Any] = {"format": 1, "regard": regard.__version__, "task": summary["task"], "kind": summary["kind"]}
+    card |= {"parameters": parameters, "checkpoint": path.name}
+    card |= {key: summary[key] for key in ("step", *ON_CARD)} | {"licence": licence}
+    card["signatures"] = {key: measure(key, ["a"], ["a"]).signature for key in summary["scores"] if key in METRICS}
+    card["data"] = [describe_file(Path(each)) for each in sorted(set(paths_in(config.get("data", {}))))]
     if evaluation is not None:
         card["evaluation"] = without_folders(evaluation)
     inside = f"checkpoints/{path.name}"
@@ -85,17 +90,6 @@ def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
         digest = packs.hash_start(written, size)
         written.seek(size)
         written.write(digest.encode())
-
-
-def make_card(folder: Path, config: Mapping[str, Any], licence: str | None, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run for those who get its pack: what it is, what it learned from, how well it does, on what terms."""
-    summary = summarise(folder).table()
-    card = {"format": 1, "regard": regard.__version__}
-    card |= {key: summary[key] for key in ("task", "kind")} | dict(facts)
-    card |= {key: summary[key] for key in ("step", *ON_CARD)} | {"licence": licence}
-    card["signatures"] = {key: measure(key, ["a"], ["a"]).signature for key in summary["scores"] if key in METRICS}
-    card["data"] = [describe_file(Path(path)) for path in sorted(set(paths_in(config.get("data", {}))))]
-    return card
 
 
 def describe_file(path: Path) -> dict[str, Any]:

@@ -23,14 +23,14 @@ from typing import Any
 import torch
 
 from regard.decoding import (
+    BurstSearch,
     Options,
     Output,
     SearchResult,
-    bursts,
     host_features,
-    joining,
     length_class,
     output_limit,
+    shared_options,
     to_bfloat16,
     without_gradients,
 )
@@ -50,7 +50,7 @@ STEADY = 128  # sentences in slots of several rows from which greedy requests ar
 PREFIX = 64  # tokens of a prefix that fit into a slot
 WHOLE_BUDGET = {False: 4096, True: 8192}  # the same, where an engine of another library searches whole batches
 WHOLE_BATCH = {False: 2048, True: 4096}  # of one of them
-shared_options = functools.lru_cache(1024)(joining.shared_options)  # once for all jobs of a request
+common_options = functools.lru_cache(1024)(shared_options)  # once for all jobs of a request
 
 
 class Engine:
@@ -105,7 +105,7 @@ class Engine:
         batches: list[SlotBatch] = []
         for count, (together, depth) in SLOTS.items():
             left = max(1, room - sum(batch.slots.bytes for batch in batches))
-            slots = bursts.BurstSearch(model, count, keys, size, beam, PREFIX, left, together, depth)
+            slots = BurstSearch(model, count, keys, size, beam, PREFIX, left, together, depth)
             self.captures += 2 + depth
             if batches and slots.count <= batches[-1].count:
                 break
@@ -160,7 +160,7 @@ class Engine:
                 return next((batch for batch in (*running, *batches[1:]) if batch.room >= together), batches[-1])
             shared = [batch for batch in batches[1:] if batch.short and batch.room > 0]
             return next((batch for batch in (*shared, *batches) if batch.room > 0), batches[-1])
-        key = job.bulk, shared_options(job.options) if self.search is None else job.options
+        key = job.bulk, common_options(job.options) if self.search is None else job.options
         if key not in self.host:
             host = HostBatch(self.model, self.device)
             self.host[key] = host if self.search is None else WholeBatch(self.search, WHOLE_BATCH[job.bulk])

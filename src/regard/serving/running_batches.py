@@ -14,14 +14,17 @@ from typing import Any
 import torch
 
 from regard.decoding import (
+    WRITES,
+    BurstSearch,
+    HostCopy,
     Hypotheses,
     SearchResult,
     SentenceSearch,
     StepSearch,
-    bursts,
+    can_join,
     check_outputs,
     check_prefix,
-    joining,
+    join_searches,
     output_limit,
     tokens_of,
 )
@@ -169,8 +172,8 @@ class HostBatch(RunningBatch):
         """Put searches together that can be."""
         first = next((each for each in self.searches if each not in self.alone), None)
         for each in list(self.searches):
-            if first is not None and each is not first and each not in self.alone and joining.can_join(first, each):
-                joining.join_searches(first, each)
+            if first is not None and each is not first and each not in self.alone and can_join(first, each):
+                join_searches(first, each)
                 self.searches.remove(each)
 
     def stop(self, job: Job) -> None:
@@ -233,7 +236,7 @@ class SlotBatch(RunningBatch):
     the device is busy.
     """
 
-    def __init__(self, slots: bursts.BurstSearch):
+    def __init__(self, slots: BurstSearch):
         super().__init__()
         self.slots, self.count = slots, slots.count
         self.inside: list[Job | None] = [None] * self.count
@@ -304,7 +307,7 @@ class SlotBatch(RunningBatch):
 
     def fill(self) -> None:
         """Begin with those that wait, as many as there are slots and as are read between two bursts."""
-        count = min(len(self.free), bursts.WRITES * self.slots.together)
+        count = min(len(self.free), WRITES * self.slots.together)
         jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
         self.slots.put(slots, *([getattr(job, name) for job in jobs] for name in ("source", "options", "prefix")))
@@ -325,7 +328,7 @@ class SlotBatch(RunningBatch):
             self.inside[slot] = None
         self.free = sorted(self.free + slots)
 
-    def share_tokens(self, copy: bursts.HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
+    def share_tokens(self, copy: HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
         """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
         slots = [slot for slot in slots if (job := self.inside[slot]) is not None and job.streams]
         rows = self.slots.device_search.rows

@@ -18,7 +18,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from regard.data import END, START, UNKNOWN, DataSettings, Tokenizer, picture_pixels
-from regard.decoding import Ensemble, Options, SearchResult, outputs, tokens_of
+from regard.decoding import Candidate as SearchCandidate
+from regard.decoding import Ensemble, Options, SearchResult, tokens_of
 from regard.errors import ArgumentError
 from regard.models import Documents, Memory, Model, Pictures, Source, Tokens
 
@@ -220,7 +221,7 @@ def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) ->
     return Tree(options.nbest if options.sample else options.beam, tuple(tree_steps))
 
 
-def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:
+def find_path(steps: Sequence[Sequence[SearchCandidate]], output: Sequence[int]) -> dict[int, int]:
     """Find the index of the candidate that leads to the output, step by step; None where there is none."""
     if len(output) >= len(steps):
         return {}

@@ -1,6 +1,6 @@
 """`regard classify`: labels of documents or pictures."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -8,11 +8,7 @@ from regard.cli import options
 from regard.cli.messages import print_message
 from regard.cli.options import flag_option
 from regard.cli.runs import open_run, print_unknown_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from regard.run import Run
+from regard.errors import CommandError
 
 EXAMPLES = (
     'regard classify runs/reviews "The soup was cold and the waiter rude."',
@@ -44,8 +40,17 @@ def classify(
     file, it reads standard input as it comes. In a table (.tsv, .csv, .jsonl, .json), it reads the texts and ignores
     labels.
     """
-    from regard.data import TableTexts
-    from regard.io import DocumentLines, check_output, encode_input, one_input, open_output, progress_bar, text_or_file
+    from regard.data import TableTexts, caption_files
+    from regard.io import (
+        DocumentLines,
+        check_output,
+        encode_input,
+        formats,
+        one_input,
+        open_output,
+        progress_bar,
+        text_or_file,
+    )
 
     inputs = items or []
     check_output(out)
@@ -54,8 +59,13 @@ def classify(
     if opened.settings.data.reads == "pictures":
         check_output(out, *inputs)
         with open_output(out) as write:
-            for line in classify_pictures(opened, inputs, scores, as_json):
-                write(line)
+            if not inputs:
+                raise CommandError(f"which pictures? {opened.folder} reads pictures; give files, or folders of them")
+            files = caption_files.PictureFiles(inputs, print_message)
+            for path, pixels in files.read(opened.settings.data):
+                place, label = "" if files.single else path, opened.classify([pixels])[0]
+                write(formats.label_line({"picture": path}, label, scores, as_json, place))
+            files.end()
         return
     documents = encode_input(one_input([text_or_file(each, as_text) for each in inputs]), encoding)
     check_output(out, documents)
@@ -65,18 +75,3 @@ def classify(
             write(text)
             advance(count)
     print_unknown_words(opened)
-
-
-def classify_pictures(run: "Run", inputs: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
-    """Yield the line to write for each picture; those that cannot be read are named, and counted."""
-    from regard.data import caption_files
-    from regard.errors import CommandError
-    from regard.io import formats
-
-    if not inputs:
-        raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    files = caption_files.PictureFiles(inputs, print_message)
-    for path, pixels in files.read(run.settings.data):
-        place = "" if files.single else path
-        yield formats.label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)
-    files.end()

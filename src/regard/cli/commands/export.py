@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.options import CheckpointOption, file_option, folder_option, name_option, out_option, text_option
+from regard.cli.runs import check_folders
 from regard.errors import CommandError
 
 EXAMPLES = (
@@ -56,12 +57,7 @@ def export(
     if to is None or out is None:
         name, example = ("--to", "ctranslate2") if to is None else ("--out", "exported/")
         raise CommandError(f"{name}: missing, as in: {name} {example}")
-    write_export(run, to, out, quantize, check, checkpoint)
 
-
-def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path | None, checkpoint: str) -> None:
-    """Write a folder, and print what is in it; mistakes are told before torch is imported, which takes seconds."""
-    from regard.cli.runs import check_folders
     from regard.interop import check_new, find_format
     from regard.io import check_file
 
@@ -71,7 +67,7 @@ def write_export(run: str, to: str, out: Path, quantize: str | None, check: Path
     if check is not None:
         check_file(check)
 
-    from regard.interop import export_model
+    from regard.interop import export_model  # torch is imported, which takes seconds
 
     options = {} if quantize is None else {"quantize": quantize}
     report = export_model(run, out, to=row.name, checkpoint=checkpoint, check=check, **options)

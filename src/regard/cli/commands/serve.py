@@ -45,13 +45,19 @@ def serve(
     import logging
     import webbrowser
 
-    from regard.serving import LOG_FORMAT
+    from regard.errors import MissingExtraError
+    from regard.serving import LOG_FORMAT, parse_runs
 
     settings = read_settings(config, {name: value for name, value in given.items() if value not in (None, [])})
     logging.basicConfig(**LOG_FORMAT)
     logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
-    service, run_server = open_service(settings, runs)
-    run_server(service, print_message, webbrowser.open if open_page else None)
+    check_engine(settings.engine, settings.quantize)
+    folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
+    try:
+        from regard.serving import Service, run_server
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "serve") from None
+    run_server(Service(settings, folders), print_message, webbrowser.open if open_page else None)
 
 
 def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
@@ -65,17 +71,3 @@ def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
     except ConfigError as error:
         place = f"--{error.key}" if error.key in given else f"{path}: {error.key}"
         raise ConfigError(place, error.problem) from None
-
-
-def open_service(settings: Any, runs: list[str]) -> tuple[Any, Any]:
-    """Make the service; what it needs comes with the extra `serve`."""
-    from regard.errors import MissingExtraError
-    from regard.serving import parse_runs
-
-    check_engine(settings.engine, settings.quantize)
-    folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
-    try:
-        from regard.serving import Service, run_server
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "serve") from None
-    return Service(settings, folders), run_server

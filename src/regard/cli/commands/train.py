@@ -243,21 +243,17 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
         own = read(path)
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
-        table = read_config(find_config(config))
+        path = find_config(config)
+        try:
+            table = read(path)
+        except RegardError as error:
+            if path.suffix == ".toml" or "not valid TOML" not in str(error):
+                raise
+            how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
+            raise CommandError(f"{path}: not a configuration in TOML; {how}") from None
     if base is not None:
         table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
     return table, False
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read a configuration; a text file in its place gets the options that take it."""
-    try:
-        return read(path)
-    except RegardError as error:
-        if path.suffix == ".toml" or "not valid TOML" not in str(error):
-            raise
-        how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
-        raise CommandError(f"{path}: not a configuration in TOML; {how}") from None
 
 
 def find_run_config(run: Path) -> Path:

@@ -1,7 +1,5 @@
 """`regard translate`: a text translated line by line."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -87,7 +85,7 @@ def translate(
     sources and ignores translations. Several runs make an ensemble.
     """
     from regard.decoding import Processes
-    from regard.io import SourceLines, encode_input, encode_inputs, formats, ignore
+    from regard.io import SourceLines, encode_input, encode_inputs, formats, ignore, open_output, progress_bar
 
     check_engine(engine, quantize)
     runs, inputs = split_runs_and_inputs([run, *(more or [])], as_text)
@@ -108,16 +106,10 @@ def translate(
         extras: dict[str, Any] = {"alignment": alignment, "replace_unknown": replace_unknown, "coverage": coverage}
         extras |= {"split": split, "batch_tokens": batch_tokens, "warn": print_message}
         blocks = translate_lines(opened, source_lines, form, processes, **extras, **search)
-        write_blocks(blocks, out, source_lines.total, processes.first)
+        bar = progress_bar(source_lines.total, out is not None, processes.first)
+        with open_output(out, processes.first) as write, bar as advance:
+            for lines, text in blocks:
+                write(text)
+                advance(lines)
         if processes.first:
             print_unknown_words(opened)
-
-
-def write_blocks(blocks: Iterable[tuple[int, str]], out: Path | None, total: int | None, first: bool) -> None:
-    """Write translations as they come, each block with the number of its lines, under a bar."""
-    from regard.io import open_output, progress_bar
-
-    with open_output(out, first) as write, progress_bar(total, out is not None, first) as advance:
-        for lines, text in blocks:
-            write(text)
-            advance(lines)
