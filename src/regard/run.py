@@ -213,7 +213,8 @@ class Run:
         counter = sentence_split.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
-            say, hint = self._warn or print_to_stderr, "split=True, or --split on the command line, translates each"
+            say = self._warn or (lambda message: print(f"regard: {message}", file=sys.stderr))
+            hint = "split=True, or --split on the command line, translates each"
             say(sentence_split.describe_several(counter, "texts", hint))
 
     @property
@@ -270,11 +271,6 @@ def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
 def read_tokenizer(run: Run) -> Tokenizer:
     """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
     return run.tokenizers.source if run.settings.row.has_source else run.tokenizers.target
-
-
-def print_to_stderr(message: str) -> None:
-    """Print a message of a run that was opened without `warn`."""
-    print(f"regard: {message}", file=sys.stderr)
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:
@@ -341,7 +337,6 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
         raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
     # An objective may have parameters of its own, which only training needs.
     weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
-
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
     objective = tasks.check_sizes(

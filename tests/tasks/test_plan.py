@@ -21,7 +21,6 @@ from regard.tasks.classify import label_metric
 from regard.tasks.plan import (
     SOURCES,
     Corpus,
-    can_mirror,
     changed_files,
     choose_earlier,
     data_defaults,
@@ -173,13 +172,12 @@ def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
 
 def test_pictures_are_mirrored_unless_captions_name_a_side():
     plain, sided = ["a dog runs over the grass"] * 9, ["the ball is left of the box"]
-    assert can_mirror(plain)
-    assert not can_mirror([*plain, *sided])
-    assert not can_mirror([*plain, "der Ball liegt rechts"])
-    assert can_mirror([*plain, "a man is leftover from the bright party"])
     given = {"data": {"images": "a", "captions": "b"}}
     assert picture_defaults(read_settings(given), [plain]).data.flip is True
     assert picture_defaults(read_settings(given), [plain, sided]).data.flip is False
+    assert picture_defaults(read_settings(given), [[*plain, "der Ball liegt rechts"]]).data.flip is False
+    leftover = [*plain, "a man is leftover from the bright party"]
+    assert picture_defaults(read_settings(given), [leftover]).data.flip is True
     kept = read_settings({"data": {**given["data"], "flip": False}})
     assert picture_defaults(kept, [plain]) == kept
     assert picture_defaults(read_settings(given), []) == read_settings(

@@ -230,7 +230,8 @@ def test_batches_are_refused_beside_the_model(monkeypatch, device, precision, si
     given, tokens = settings(precision=precision), 500
     needed = 1000 + 4 * 16 * 2 * size * tokens
     room = {"bytes": needed}
-    monkeypatch.setattr(sizes, "room_on", lambda device: room["bytes"])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=room["bytes"]))
+    monkeypatch.setattr(sizes, "memory", lambda: room["bytes"])
     check_batches(given, torch.device(device), prepared, 100_000, 1000)
     room["bytes"] -= 1
     check_batches(given, torch.device(device), prepared, 499, 1000)

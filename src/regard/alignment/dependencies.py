@@ -9,11 +9,9 @@ that a fixed distance reaches, such as always the word before.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from regard.alignment.extraction import WatchedBatch, watch_batches
+from regard.alignment.extraction import watch_batches
 from regard.data import DataSettings, Example, Tokenizers, generate
 from regard.errors import ArgumentError
 from regard.models import Model
@@ -74,14 +72,16 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
     words = dict.fromkeys(SIDES, 0)
     for part in watch_batches(model, tokenizers, pairs):
         some = [examples[number] for number in part.pairs]
-        trees = {side: head_matrix(side, some, part) for side in SIDES}
+        trees = dict[str, Tensor]()
         for side in SIDES:
+            links = [head_links(side, example) for example in some]
+            trees[side] = part.mark(links, part.size(side), part.size(side))
             words[side] += int(trees[side].sum())
         for view in part.looks:
             side = view.split(".")[0]
             if side not in SIDES or view in model.cross_attentions:
                 continue
-            right = part.own_links(view, side) & trees[side][:, None]
+            right = part.own_links(view, side) & trees[side]
             hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
         raise ArgumentError("model: no self-attention in it, expected a model with self-attention")
@@ -90,15 +90,6 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
         for side, view, counts in ((view.split(".")[0], view, counts) for view, counts in hits.items())
         for head, count in enumerate(counts.tolist())
     ]
-
-
-def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
-    """Mark where the head of each word is; of the decoder, if it was read before."""
-    matrix = torch.zeros(len(examples), part.size(side), part.size(side), dtype=torch.bool)
-    for row, example in enumerate(examples):
-        for word, head in head_links(side, example):
-            matrix[row, word, head] = True
-    return matrix.to(part.source.device)
 
 
 def head_links(side: str, example: Example) -> list[tuple[int, int]]:

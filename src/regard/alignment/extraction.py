@@ -11,7 +11,7 @@ head that looks at everything does not move, as it moves their mean.
 # b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -180,6 +180,15 @@ class WatchedBatch:
         sizes = self.size(side), self.size(side)
         return pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], sizes))
 
+    def mark(self, links: Sequence[Iterable[tuple[int, int]]], rows: int, columns: int) -> Bool[Tensor, "b 1 i j"]:
+        """Mark where the links of each pair are, (row, column); those of words that no pair has are left out."""
+        mask = torch.zeros(len(links), 1, rows, columns, dtype=torch.bool)
+        for number, each in enumerate(links):
+            for i, j in each:
+                if i < rows and j < columns:
+                    mask[number, 0, i, j] = True
+        return mask.to(self.source.device)
+
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
         """Return one head of a crossing, or their mean."""
         weights = self.weights(name)
@@ -258,8 +267,9 @@ def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None)
         return weights > 0
     best, at = weights.max(-1, keepdim=True)
     sound = best > 0  # not of NaN
-    mask = weights >= threshold if threshold is not None else torch.zeros_like(sound).expand(weights.shape)
-    return (mask if threshold is not None else mask.scatter(-1, at, True)) & sound
+    if threshold is not None:
+        return (weights >= threshold) & sound
+    return torch.zeros_like(sound).expand(weights.shape).scatter(-1, at, True) & sound
 
 
 def extract_links(weights: Float[Tensor, "b i j"], settings: AlignmentSettings) -> list[Links]:

@@ -113,8 +113,10 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
+        own = [gold[number] for number in part.pairs]
         sure, possible = (
-            link_matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
+            part.mark([{(i, j) for j, i in each} for each in links], part.target_words, part.source_words)
+            for links in ([each.sure for each in own], [each.possible for each in own])
         )
         for view, offset, links in read_all(model, part):
             total = torch.stack([each.sum((0, 2, 3)) for each in (links, links & sure, links & possible)], -1).cpu()
@@ -190,13 +192,3 @@ def read_all(model: Model, part: WatchedBatch) -> Iterator[tuple[str, int, Bool[
 def heads_and_mean(count: int) -> list[int | None]:
     """Name what was read: heads from 0, and None, the mean of them, as the last."""
     return [*range(count - 1), None]
-
-
-def link_matrix(links: Sequence[frozenset[tuple[int, int]]], part: WatchedBatch) -> Tensor:
-    """Mark links as [b 1 i j], true where there is one."""
-    matrix = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
-    for row, each in enumerate(links):
-        for j, i in each:
-            if i < part.target_words and j < part.source_words:
-                matrix[row, 0, i, j] = True
-    return matrix.to(part.source.device)

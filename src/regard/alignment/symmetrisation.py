@@ -20,9 +20,30 @@ def flip_links(links: Iterable[Link]) -> list[Link]:
 
 
 def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """Grow the intersection by neighbours in the union that give a word its first link, again and again."""
+    """Grow the intersection by neighbours in the union that give a word its first link, again and again.
+
+    The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
+    link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
+    the loops stand come in the same round, the others in the next.
+    """
     forward, backward = set(forward), set(backward)
-    return grow_links(forward & backward, forward | backward)
+    links, every = forward & backward, forward | backward
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+    ahead = sorted((target, source) for source, target in links)
+    behind: list[Link] = []
+    while ahead:
+        target, source = heapq.heappop(ahead)
+        for down, right in AROUND:
+            new = (source + right, target + down)
+            if new in every and new not in links and (new[0] not in sources or new[1] not in targets):
+                links.add(new)
+                sources.add(new[0])
+                targets.add(new[1])
+                place = (new[1], new[0])
+                heapq.heappush(ahead, place) if place > (target, source) else behind.append(place)
+        if not ahead:
+            ahead, behind = sorted(behind), []
+    return links
 
 
 METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
@@ -40,32 +61,6 @@ def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = 
     if method not in METHODS:
         raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
     return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
-
-
-def grow_links(links: set[Link], every: set[Link]) -> set[Link]:
-    """Add to links those of `every` beside them, as long as one gives a word its first link.
-
-    The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
-    link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
-    the loops stand come in the same round, the others in the next.
-    """
-    links = set(links)
-    sources, targets = {source for source, _ in links}, {target for _, target in links}
-    ahead = sorted((target, source) for source, target in links)
-    behind: list[Link] = []
-    while ahead:
-        target, source = heapq.heappop(ahead)
-        for down, right in AROUND:
-            new = (source + right, target + down)
-            if new in every and new not in links and (new[0] not in sources or new[1] not in targets):
-                links.add(new)
-                sources.add(new[0])
-                targets.add(new[1])
-                place = (new[1], new[0])
-                heapq.heappush(ahead, place) if place > (target, source) else behind.append(place)
-        if not ahead:
-            ahead, behind = sorted(behind), []
-    return links
 
 
 def add_final_links(

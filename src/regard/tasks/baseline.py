@@ -84,7 +84,8 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     if not pairs or metric is None or metric == "loss":
         return None
     tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
-    copies = [target.normalise(without_tag(source, tags)) for source, _ in pairs]
+    tagged = ((source, *source.partition(" ")) for source, _ in pairs)
+    copies = [target.normalise(rest if first in tags else source) for source, first, _, rest in tagged]
     queries = [prepared.valid.pair(i)[0] for i in range(rows)]
     most = min(len(prepared.train), NEIGHBOURS, max(1, WORK // rows))
     places = np.linspace(0, len(prepared.train) - 1, most).astype(np.int64)
@@ -93,12 +94,6 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
     outputs = {"a copy of the source": copies, "the target of the nearest training source": answers}
     scores = {name: measure(metric, texts, references).score().value for name, texts in outputs.items()}
     return Baselines(metric, rows, scores)
-
-
-def without_tag(source: str, tags: set[str]) -> str:
-    """Return a source without the tag that the corpus puts before it."""
-    first, _, rest = source.partition(" ")
-    return rest if first in tags else source
 
 
 def measure_label_baselines(task: "RunTask") -> Baselines:
@@ -134,26 +129,29 @@ class Entries:
 
     rows: Int64[np.ndarray, " e"]
     pieces: Int64[np.ndarray, " e"]
-    counts: Int64[np.ndarray, " e"]
-
-    @classmethod
-    def of(cls, sources: Sequence[Int[np.ndarray, " _"]], vocabulary: int) -> "Entries":
-        """Count the pieces of each source."""
-        lengths = np.fromiter(map(len, sources), np.int64, len(sources))
-        pieces = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in sources)])
-        keys, counts = np.unique(np.repeat(np.arange(len(sources)), lengths) * vocabulary + pieces, return_counts=True)
-        return cls(keys // vocabulary, keys % vocabulary, counts)
-
-    def weigh(self, rarity: Float64[np.ndarray, " v"], count: int) -> Float64[np.ndarray, " e"]:
-        """Weigh pieces by how rare they are, each row to length 1."""
-        weights = (1 + np.log(self.counts)) * rarity[self.pieces]
-        norms = np.sqrt(np.bincount(self.rows, weights**2, count))
-        return weights / np.maximum(norms, 1e-12)[self.rows]
+    weights: Float64[np.ndarray, " e"]
 
 
-def rarity_of(entries: Entries, count: int, vocabulary: int) -> Float64[np.ndarray, " v"]:
-    """Return how rare each piece is: log n / (1 + rows with it), at least 0."""
-    return np.maximum(0.0, np.log(count / (1 + np.bincount(entries.pieces, minlength=vocabulary))))
+def weigh_pieces(
+    sources: Sequence[Int[np.ndarray, " _"]], others: Sequence[Int[np.ndarray, " _"]], least: float = 0.0
+) -> tuple[Entries, Entries, int]:
+    """Weigh the pieces of sources and of other texts by how rare they are, each row to length 1; and count all pieces.
+
+    How rare a piece is the sources say for both: log n / (1 + rows with it), at least 0, and `least` more.
+    """
+    vocabulary = 1 + max(int(each.max()) for each in (*sources, *others) if len(each))
+    weighed, rarity = list[Entries](), np.zeros(0)
+    for texts in (sources, others):
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in texts)])
+        keys, counts = np.unique(np.repeat(np.arange(len(texts)), lengths) * vocabulary + tokens, return_counts=True)
+        rows, pieces = keys // vocabulary, keys % vocabulary
+        if not weighed:
+            rarity = least + np.maximum(0.0, np.log(len(texts) / (1 + np.bincount(pieces, minlength=vocabulary))))
+        weights = (1 + np.log(counts)) * rarity[pieces]
+        norms = np.sqrt(np.bincount(rows, weights**2, len(texts)))
+        weighed.append(Entries(rows, pieces, weights / np.maximum(norms, 1e-12)[rows]))
+    return weighed[0], weighed[1], vocabulary
 
 
 def find_nearest(
@@ -161,12 +159,9 @@ def find_nearest(
 ) -> list[int]:
     """Find for each query the training row, among those at `places`, whose source is most like it."""
     sources = [train.pair(int(i))[0] for i in places]
-    vocabulary = 1 + max(int(each.max()) for each in (*sources, *queries) if len(each))
-    known, asked = Entries.of(sources, vocabulary), Entries.of(queries, vocabulary)
-    rarity = rarity_of(known, len(sources), vocabulary)
-    weights, wanted = known.weigh(rarity, len(sources)), asked.weigh(rarity, len(queries))
+    known, asked, vocabulary = weigh_pieces(sources, queries)
     order = np.argsort(known.pieces, kind="stable")
-    rows, weights = known.rows[order], weights[order]
+    rows, weights = known.rows[order], known.weights[order]
     ends = np.cumsum(np.bincount(known.pieces, minlength=vocabulary))
     starts = np.concatenate([[0], ends[:-1]])
     bounds = np.searchsorted(asked.rows, np.arange(len(queries) + 1))
@@ -177,7 +172,7 @@ def find_nearest(
         rare = [i for i, piece in enumerate(pieces) if ends[piece] - starts[piece] <= COMMON * len(sources)]
         for i in rare or range(len(pieces)):
             part = slice(starts[pieces[i]], ends[pieces[i]])
-            scores[rows[part]] += weights[part] * wanted[first + i]  # a row has a piece once
+            scores[rows[part]] += weights[part] * asked.weights[first + i]  # a row has a piece once
         nearest.append(int(places[int(scores.argmax())]))
     return nearest
 
@@ -195,16 +190,14 @@ def regress(
     places = np.linspace(0, len(train) - 1, most).astype(np.int64)
     sources = [train.pair(int(i))[0] for i in places]
     tests = [valid.pair(int(i))[0] for i in tested]
-    vocabulary = 1 + max(int(each.max()) for each in (*sources, *tests) if len(each))
-    known, asked = Entries.of(sources, vocabulary), Entries.of(tests, vocabulary)
-    rarity = 1 + rarity_of(known, len(sources), vocabulary)
+    known, asked, vocabulary = weigh_pieces(sources, tests, 1)
 
     def bag(entries: Entries, count: int) -> dict[str, Any]:
         """Return the arguments by which `embedding_bag` sums the weights of each row."""
         return {
             "input": torch.from_numpy(entries.pieces),
             "offsets": torch.from_numpy(np.searchsorted(entries.rows, np.arange(count))),
-            "per_sample_weights": torch.from_numpy(entries.weigh(rarity, count)),
+            "per_sample_weights": torch.from_numpy(entries.weights),
             "mode": "sum",
         }
 

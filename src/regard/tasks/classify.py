@@ -59,7 +59,15 @@ class LabelBatch(batching.TensorBatch):
 
     def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to every tensor of the batch."""
-        return replace(self, source=move_source(self.source, move), labels=move(self.labels))
+        source: Source
+        if isinstance(self.source, Pictures):
+            source = Pictures(move(self.source.pixels))
+        elif isinstance(self.source, Documents):
+            words = self.source.words
+            source = Documents(Tokens.of(move(words.ids), move(words.lengths)), move(self.source.sentences))
+        else:
+            source = Tokens.of(move(self.source.ids), move(self.source.lengths))
+        return replace(self, source=source, labels=move(self.labels))
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
@@ -73,15 +81,6 @@ def part_of(source: Source, first: int, last: int) -> Source:
         return Documents(words, source.sentences[first:last])
     lengths = source.lengths[first:last]
     return Tokens.of(source.ids[first:last, : max(1, int(lengths.max()))], lengths)
-
-
-def move_source(source: Source, move: Callable[[Tensor], Tensor]) -> Source:
-    """Apply a function to every tensor of documents or pictures."""
-    if isinstance(source, Pictures):
-        return Pictures(move(source.pixels))
-    if isinstance(source, Documents):
-        return Documents(Tokens.of(move(source.words.ids), move(source.words.lengths)), move(source.sentences))
-    return Tokens.of(move(source.ids), move(source.lengths))
 
 
 class Classification(nn.Module):
@@ -127,8 +126,10 @@ class Classify(RunTask):
     def make_objective(self) -> Classification:
         """Make the objective, with a weight for each label where they are to count alike."""
         training, prepared = self.settings.training, self.prepared
-        balanced = training.class_weights == "balanced"
-        weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
+        weights = None
+        if training.class_weights == "balanced":  # n / (k n_label), whose mean over the examples is 1
+            counts = np.bincount(labels_of(prepared.train), minlength=len(prepared.labels))
+            weights = [float(len(prepared.train) / (len(prepared.labels) * max(1, count))) for count in counts]
         return Classification(self.model, training.smoothing, weights)
 
     def suitable_metric(self) -> str:
@@ -154,10 +155,6 @@ class Classify(RunTask):
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
         """Yield batches by a token budget, as indices of documents."""
         return self.order.stream(position)
-
-    def count(self, plan: Any) -> int:
-        """Count the documents or pictures of a batch."""
-        return len(plan)
 
     def batch(self, plan: Any, position: Position) -> LabelBatch:
         """Load the documents' tokens, or the pictures' pixels, cropped anew every epoch where the settings say so."""
@@ -261,11 +258,10 @@ class Classify(RunTask):
             forcing.check_length(row, "text")
             sides = forcing.document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
-        likely = batches.label_log_probs(run.model, source)[0].exp().tolist()
-        labels = dict(zip(run.labels, likely, strict=True))
-        label = target if target is not None else max(labels, key=lambda name: labels[name])
+        likely = likeliest_label(run.labels, batches.label_log_probs(run.model, source)[0])
+        label = likely.label if target is None else target
         title = document_texts.without_breaks(str(item)) if pixels is None else forcing.name_item(item)
-        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+        return ForcedExample(source, sides, title, label, None, run.labels.index(label), likely.probabilities, pixels)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -385,12 +381,6 @@ def compare_labels(
         tables.append(Table("predicted label (across) for each true label (down)", ("", *run.labels), rows))
     heading = f"{run.folder}: {len(labels):,} {what}"
     return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
-
-
-def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
-    """Compute a weight for each label, so that all count alike, with mean 1 over the examples: n / (k n_label)."""
-    counts = np.bincount(labels_of(encoded), minlength=labels)
-    return [float(len(encoded) / (labels * max(1, count))) for count in counts]
 
 
 def beginning(text: str) -> str:

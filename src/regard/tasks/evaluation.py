@@ -157,24 +157,18 @@ class TextTest:
         measured = evaluation.evaluate(items, outputs, keys, **options, tokens=tokens, tokenizer=kind)
         for note in self.notes:
             say(note)
-        return describe_evaluation(measured, system, search if self.outputs is None else None)
-
-
-def describe_evaluation(
-    measured: evaluation.Evaluation, system: str, search: Mapping[str, Any] | None
-) -> EvaluationReport:
-    """Describe an evaluation of texts, for people and for programs."""
-    tables = [Table.of_scores(measured.scores.values())] if measured.scores else []
-    if measured.lengths is not None:
-        rows = []
-        for each in measured.lengths.buckets:
-            interval = "–" if each.interval is None else f"{each.interval[0]:.2f} to {each.interval[1]:.2f}"
-            rows.append((each.name, f"{each.sentences:,}", f"{each.value:.2f}", interval))
-        columns = (measured.lengths.unit, "sentences", measured.lengths.metric, "95 % interval")
-        tables.append(Table(f"{measured.lengths.metric} by source length", columns, rows))
-    heading = f"{system}{describe_search(search)}: {measured.counted()}"
-    whole = {"system": system, "search": None if search is None else dict(search), **measured.table()}
-    return EvaluationReport(heading, tables, whole, lengths=measured.lengths)
+        tables = [Table.of_scores(measured.scores.values())] if measured.scores else []
+        if measured.lengths is not None:
+            rows = []
+            for each in measured.lengths.buckets:
+                interval = "–" if each.interval is None else f"{each.interval[0]:.2f} to {each.interval[1]:.2f}"
+                rows.append((each.name, f"{each.sentences:,}", f"{each.value:.2f}", interval))
+            columns = (measured.lengths.unit, "sentences", measured.lengths.metric, "95 % interval")
+            tables.append(Table(f"{measured.lengths.metric} by source length", columns, rows))
+        options_used = dict(search) if self.outputs is None else None
+        heading = f"{system}{describe_search(options_used)}: {measured.counted()}"
+        whole = {"system": system, "search": options_used, **measured.table()}
+        return EvaluationReport(heading, tables, whole, lengths=measured.lengths)
 
 
 def translate_sources(

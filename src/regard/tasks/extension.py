@@ -60,18 +60,17 @@ def extend_rows(
     about as it did them. (Hewitt 2021, "Initializing new word embeddings for pretrained language models", begins with
     the mean of all rows.) All other rows stay as they are, to the last bit.
     """
-    return {name: extend_table(tensor, tables[name]) if name in tables else tensor for name, tensor in weights.items()}
-
-
-def extend_table(table: Tensor, side: vocabulary_extension.ExtendedSide) -> Tensor:
-    """Return a table [v …] with the rows of new pieces, [w …]: a matrix, or a bias."""
-    new = table.new_empty(side.after.size, *table.shape[1:])
-    new[: len(table)] = table
-    for i, pieces in side.pieces.items():
-        new[i] = table[torch.tensor(pieces)].double().mean(0)
-    if side.fillers:
-        new[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
-    return new
+    extended = dict(weights)
+    for name in weights.keys() & tables.keys():
+        table, side = weights[name], tables[name]  # a matrix [v …], or a bias
+        longer = table.new_empty(side.after.size, *table.shape[1:])
+        longer[: len(table)] = table
+        for i, pieces in side.pieces.items():
+            longer[i] = table[torch.tensor(pieces)].double().mean(0)
+        if side.fillers:
+            longer[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
+        extended[name] = longer
+    return extended
 
 
 def find_tables(
@@ -85,7 +84,16 @@ def find_tables(
 
     def grown(source: int, target: int) -> list[str]:
         size = sizes[0] + (source if row.has_source else target), sizes[1] + target
-        return compare(shapes, shapes_of(settings, *size), settings.kind)
+        larger = shapes_of(settings, *size)
+        names = [name for name, shape in larger.items() if shape != shapes.get(name)]
+        for name in names:  # other changes than more rows cannot be served
+            few, many = shapes.get(name, ()), larger[name]
+            if len(few) != len(many) or many[1:] != few[1:] or many[0] - few[0] != STEP:
+                raise ConfigError(
+                    "tokenizer.extend",
+                    f"given, but a model of kind {settings.kind} has weights without a row per piece, such as {name}",
+                )
+        return names
 
     if all(more) and not before.joint:
         try:
@@ -102,16 +110,3 @@ def shapes_of(settings: Settings, source: int, target: int) -> Shapes:
     with torch.random.fork_rng(devices=[]):
         model = Prediction(build(settings.kind, settings.model, source, target))
     return {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(model).items()}
-
-
-def compare(small: Shapes, large: Shapes, kind: str) -> list[str]:
-    """Return the names of the weights that have more rows; other changes cannot be served."""
-    names = [name for name, shape in large.items() if shape != small.get(name)]
-    for name in names:
-        before, after = small.get(name, ()), large[name]
-        if len(before) != len(after) or after[1:] != before[1:] or after[0] - before[0] != STEP:
-            raise ConfigError(
-                "tokenizer.extend",
-                f"given, but a model of kind {kind} has weights without a row per piece, such as {name}",
-            )
-    return names

@@ -91,10 +91,17 @@ class ForcedExample:
 
     def memory(self, model: Model, rows: int = 1) -> Memory:
         """Return the encoder's memory, `rows` times."""
-        if isinstance(self.source, Pictures) and self.target is not None:  # nothing attends within a captioner's grid
-            device = self.source.pixels.device
-            return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
-        return model.encode(repeat_source(self.source, rows))
+        source = self.source
+        if isinstance(source, Pictures):
+            if self.target is None:
+                return model.encode(Pictures(source.pixels.expand(rows, -1, -1, -1)))
+            places = torch.zeros(rows, dtype=torch.long, device=source.pixels.device)
+            return model.encode(source).rows(places)  # nothing attends within a captioner's grid
+        words = source.words if isinstance(source, Documents) else source
+        tokens = Tokens.of(words.ids.repeat(rows, 1), words.lengths.repeat(rows))
+        if isinstance(source, Documents):
+            return model.encode(Documents(tokens, source.sentences.repeat(rows)))
+        return model.encode(tokens)
 
     def logits(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n v"]:
         """Compute the scores of every word at every piece of the output, or of every label, in one pass."""
@@ -163,7 +170,9 @@ def document_sides(
     """
     pieces, words, texts, belongs, unknown = list[str](), list[int | None](), list[str](), list[int](), list[int]()
     lengths = list[int]()  # of the sentences, in words
-    for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
+    ended = itertools.accumulate((token == END for token in row), initial=0)  # a sentence ends with its END
+    numbered = zip(ended, row, strict=False)
+    for number, (_, group) in enumerate(itertools.groupby(numbered, key=lambda pair: pair[0])):
         ids = [token for _, token in group]
         own, sentence = split_words(tokenizer, ids[:-1])
         visible = ids if ends else ids[:-1]
@@ -173,7 +182,11 @@ def document_sides(
         texts += sentence
         belongs += [number] * len(visible)
         lengths.append(len(sentence))
-    texts = restore_words(texts, unknown, [word for text in typed for word in tokenizer.normalise(text).split()])
+    # Unknown words are shown as they were typed, if the others agree; the document may have been cut, and end before.
+    given, strange = [word for text in typed for word in tokenizer.normalise(text).split()], set(unknown)
+    known = [place for place in range(len(texts)) if place not in strange]
+    if len(texts) <= len(given) and all(texts[place] == given[place] for place in known):
+        texts = given[: len(texts)]
     starts = itertools.accumulate(lengths, initial=0)
     sentences = [" ".join(texts[start : start + length]) for start, length in zip(starts, lengths, strict=False)]
     numbers = tuple(range(len(sentences)))
@@ -182,24 +195,6 @@ def document_sides(
         "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
         "document": Side(("document",), (0,), ("document",)),
     }
-
-
-def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
-    """Restore the unknown words of a document as they were typed, if the other words agree.
-
-    A document may have been cut, and end before what was typed.
-    """
-    strange = set(unknown)
-    agree = len(texts) <= len(typed) and all(
-        word == other for place, (word, other) in enumerate(zip(texts, typed, strict=False)) if place not in strange
-    )
-    return [typed[place] if place in strange else word for place, word in enumerate(texts)] if agree else list(texts)
-
-
-def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:
-    """Number each token by its sentence; a sentence ends with its END."""
-    before = itertools.accumulate((token == END for token in row), initial=0)
-    return [(int(number), token) for number, token in zip(before, row, strict=False)]
 
 
 def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
@@ -274,16 +269,6 @@ def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:
 def name_item(item: Item) -> str:
     """Name a picture by its file, where it has one."""
     return Path(item).name if isinstance(item, str | Path) else "picture"
-
-
-def repeat_source(source: Source, rows: int) -> Source:
-    """Repeat the one row of a source `rows` times."""
-    if isinstance(source, Pictures):
-        return Pictures(source.pixels.expand(rows, -1, -1, -1))
-    if isinstance(source, Documents):
-        words = Tokens.of(source.words.ids.repeat(rows, 1), source.words.lengths.repeat(rows))
-        return Documents(words, source.sentences.repeat(rows))
-    return Tokens.of(source.ids.repeat(rows, 1), source.lengths.repeat(rows))
 
 
 def to_float32(logits: Tensor) -> Tensor:

@@ -84,7 +84,11 @@ def plan_run(
     if choose:
         settings = data_defaults(settings)
     last = None if resumed is None else training.Checkpoints(resumed).find("last")
-    run, begin = base or resumed, last if base is None else best_of(base)
+    run, begin = base or resumed, last
+    if base is not None:
+        begin = training.Checkpoints(base).best()
+        if begin is None:
+            raise CheckpointError(f"{base}: not a run folder with a checkpoint in it")
     manifest = {} if begin is None else training.read_manifest(begin)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     extension = None
@@ -110,9 +114,9 @@ def plan_run(
             progress.say(line)
         settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
-    if run is not None:
+    if run is not None and begin is not None:
         theirs = prepared if extension is None else replace(prepared, tokenizers=extension.before)
-        check_run_sizes(settings, theirs, run, last or best_of(run), resumed=last is not None)
+        check_run_sizes(settings, theirs, run, last or begin, resumed=last is not None)
     sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
     weight_bytes = check_weights(settings, group.device, *sizes, processes=group.world)
     budget = token_budget(settings, prepared, group)
@@ -126,8 +130,8 @@ def plan_run(
     settings = settings.decide(training={"metric": task.metric})
     if base is None and resumed is None:
         task.model.load_pretrained()
-    if base is not None:
-        checkpoint = training.read_checkpoint(best_of(base), trainer=False)
+    if base is not None and begin is not None:
+        checkpoint = training.read_checkpoint(begin, trainer=False)
         weights = checkpoint.model
         if extension is not None:
             weights = extend_rows(weights, find_tables(settings, extension, prepared.labels))
@@ -241,14 +245,6 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
     if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
         raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
     return Tokenizers.load(path)
-
-
-def best_of(run: Path) -> Path:
-    """Find the best checkpoint of a run folder."""
-    best = training.Checkpoints(run).best()
-    if best is None:
-        raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
-    return best
 
 
 # ---- the files that it is trained on
@@ -431,12 +427,8 @@ def training_defaults(
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
     """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
-    return settings.suggest(data={"flip": can_mirror(texts)}) if texts else settings
-
-
-def can_mirror(texts: Sequence[str]) -> bool:
-    """Return whether these captions are also true of the mirrored picture."""
-    return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
+    sided = sum(SIDES.search(text) is not None for text in texts)
+    return settings.suggest(data={"flip": sided <= NAMED * len(texts)}) if texts else settings
 
 
 def describe_choice(settings: Settings) -> str:

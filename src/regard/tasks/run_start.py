@@ -284,7 +284,6 @@ class DryRun:
     facts: list[tuple[str, str]]
     measured: Measurement
     steps: int  # that are left to take
-
     every: int  # of them there is a validation
 
     @property
@@ -323,22 +322,17 @@ def dry_run(
         planned = plan_run(settings, group, progress, base=start, choose=choose)
     for remark in remarks:
         progress.say(remark)
-    steps = planned.settings.training.steps
+    given = planned.settings.training
+    steps, every = given.steps, given.validate_every
     if resumed is not None:
         steps = max(0, steps - int(training.read_manifest(training.Checkpoints(resumed).find("last"))["step"]))
     measured = measure_apart(settings, start, choose, finish)
-    steps, every = fit_steps(planned.settings.training, measured, steps)
+    if given.minutes is not None:
+        timetable = training.Timetable(given)
+        timetable.pace, timetable.validation = measured.step, measured.validation
+        fitted = timetable.fit(training.Counters())
+        steps, every = fitted.steps if timetable.is_open else min(steps, fitted.steps), fitted.validate_every
     return DryRun(planned.settings, planned.facts, measured, steps, every)
-
-
-def fit_steps(given: training.TrainingSettings, measured: Measurement, steps: int) -> tuple[int, int]:
-    """Return how many of the steps fit into a time limit, where there is one, and the steps between validations."""
-    if given.minutes is None:
-        return steps, given.validate_every
-    timetable = training.Timetable(given)
-    timetable.pace, timetable.validation = measured.step, measured.validation
-    fitted = timetable.fit(training.Counters())
-    return (fitted.steps if timetable.is_open else min(steps, fitted.steps)), fitted.validate_every
 
 
 def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
@@ -380,7 +374,10 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
         write_seconds = time_writing(task)
         out = Path(folder) / "run"
         out.mkdir()
-        started = train_planned(shorten(planned), out, group, watch)
+        # A few steps, each of them recorded, with a validation at the end.
+        few: dict[str, Any] = {"steps": STEPS, "minutes": MINUTES, "fit": (), "validate_every": EVERY, "patience": 0}
+        short = planned.settings.decide(training={**few, "log_every": 1, "average": 0, "track": ()})
+        started = train_planned(replace(planned, settings=short), out, group, watch)
         validation = watch.now() - watch.last
         finish(out, started)
         timed, each = watch.timed(), started.settings.training.accumulate
@@ -392,20 +389,6 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
         if group.device.type == "cuda":
             memory = torch.cuda.max_memory_reserved(group.device)
         return Measurement(memory, step, validation, len(timed))
-
-
-def shorten(planned: PlannedRun) -> PlannedRun:
-    """Plan the same run for a few steps, each of them recorded, with a validation at the end."""
-    few: dict[str, Any] = {
-        "steps": STEPS,
-        "minutes": MINUTES,
-        "fit": (),
-        "validate_every": EVERY,
-        "log_every": 1,
-        "average": 0,
-        "track": (),
-    }
-    return replace(planned, settings=planned.settings.decide(training={**few, "patience": 0}))
 
 
 class Stopwatch(training.Progress):

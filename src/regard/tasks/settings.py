@@ -99,7 +99,14 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     for key in keys[1:]:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
-    known_options(table.get("model", {}))
+    model, own = table.get("model", {}), ("kind", "preset")
+    everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
+    for key in model:  # before the kind itself is checked, which may be misspelt
+        if key not in everywhere and key not in own:
+            named = model.get("kind", kinds.DEFAULT)
+            meant = KINDS.get(named) if isinstance(named, str) else None
+            options = [field.name for field in fields(meant.config)] if meant else []
+            raise ConfigError(f"model.{show_value(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
     data = parse(DataSettings, table.get("data", {}), "data")
     task, kind = task_and_kind(table, data)
     overrides = {key: dict(table[key]) for key in keys[1:] if key in table}
@@ -207,18 +214,6 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
         names = ", ".join(each.name for each in candidates)
         raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
     return task, kind
-
-
-def known_options(model: Mapping[str, Any]) -> None:
-    """Refuse an option that no kind has, before the kind itself is checked, which may be misspelt."""
-    own = ("kind", "preset")
-    everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
-    for key in model:
-        if key not in everywhere and key not in own:
-            named = model.get("kind", kinds.DEFAULT)
-            kind = KINDS.get(named) if isinstance(named, str) else None
-            options = [field.name for field in fields(kind.config)] if kind else []
-            raise ConfigError(f"model.{show_value(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
 
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -184,15 +184,10 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
 
 def check_room(needed: int, device: torch.device, asked: str, keys: list[str]) -> None:
     """Refuse what needs more bytes than a device has; `keys` are of what makes it large."""
-    room = room_on(device)
+    room = int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
     if room is not None and needed > room:
         has = f"{PLACES[device.type]} has {amount(room)}"
         raise ConfigError(keys[0], f"{asked}, but {has}; make {' or '.join(keys)} smaller")
-
-
-def room_on(device: torch.device) -> int | None:
-    """Return the most bytes that a run may use on a device."""
-    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
 
 
 def count_weights(settings: Settings, source: int, target: int) -> int:

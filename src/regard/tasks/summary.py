@@ -117,16 +117,18 @@ def summarise(folder: Path) -> RunSummary:
     data, imported = describe_data(table_of(config, "data")), table_of(manifest, "imported")
     if imported and not data and not packed:
         data = f"{imported.get('folder')} (imported, {imported.get('format')})"
+    adapter = None
+    if "base" in manifest:
+        rank, count = table_of(config, "model").get("adapter"), count_parameters(last / "model.safetensors")
+        adapter = {"rank": rank, "weights": count} if isinstance(rank, int) and count is not None else None
     return RunSummary(
         folder=str(folder),
         task=str(config.get("task", "translate")),
         kind=str(table_of(config, "model").get("kind", "")),
-        data=data
-        if packed or data or not imported
-        else f"{imported.get('folder')} (imported, {imported.get('format')})",
+        data=data,
         parameters=count_parameters(plain_weights_file(last, manifest)),
         step=manifest["step"],
-        adapter=describe_adapter(config, manifest, last),
+        adapter=adapter,
         **results,
     )
 
@@ -190,13 +192,6 @@ def describe_data(data: Mapping[str, Any]) -> str:
         first = corpora[0].get("file") or corpora[0].get("source") or ""
         return Path(str(first)).name + (f" and {len(corpora) - 1} more" if len(corpora) > 1 else "")
     return next((name(key) for key in ("documents", "captions", "labels", "images") if data.get(key)), "")
-
-
-def describe_adapter(config: Mapping[str, Any], manifest: Mapping[str, Any], last: Path) -> dict[str, int] | None:
-    """Describe the adapters of a run; None where it has none, or they cannot be read."""
-    rank = table_of(config, "model").get("adapter")
-    count = count_parameters(last / "model.safetensors") if "base" in manifest else None
-    return {"rank": rank, "weights": count} if isinstance(rank, int) and count is not None else None
 
 
 def count_parameters(path: Path) -> int | None:

@@ -5,6 +5,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,9 +123,7 @@ def translate(
     if alignment or replace_unknown or coverage:
         check_attention(run)
     extras, size = (alignment, replace_unknown, coverage), chunk
-
-    def search(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[list[Translation]]:
-        return translate_chunks(run, texts, prefixes, size, extras, batch_tokens, parsed)
+    search = partial(translate_chunks, run, size, extras, batch_tokens, parsed)
 
     def search_sentences() -> Iterator[list[Translation]]:
         fit = line_fitter(run, split=True)
@@ -214,12 +213,12 @@ def check_attention(run: TrainedRun) -> None:
 
 def translate_chunks(
     run: TrainedRun,
-    texts: Iterable[str],
-    prefixes: Iterable[str] | None,
     size: int,
     extras: tuple[bool, bool, bool],
     budget: int | None,
     options: Options,
+    texts: Iterable[str],
+    prefixes: Iterable[str] | None,
 ) -> Iterator[list[Translation]]:
     """Yield the translations, as they are asked for."""
     count = 0

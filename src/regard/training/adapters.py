@@ -66,7 +66,13 @@ def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
     What is frozen already gets none. Return the number of weights that are left to train.
     """
     generator = torch.Generator().manual_seed(seed)
-    layers = [layer for layer in adaptable_layers(model) if layer.weight.requires_grad]
+    found: list[nn.Module | None] = []
+    for module in model.modules():
+        if isinstance(module, Heads):
+            found += [module.projection, module.query, module.key, module.value, module.output]
+        elif isinstance(module, Block | MixingBlock) and module.feed is not None:
+            found += module.feed
+    layers = [each for each in dict.fromkeys(found) if isinstance(each, nn.Linear) and each.weight.requires_grad]
     if not layers:
         raise ConfigError(
             KEY, f"{rank} given, but there is no projection to adapt that training.freeze leaves to train; expected 0"
@@ -81,18 +87,6 @@ def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
         # `unsafe`: without a trial call, of a change that is zero.
         parametrize.register_parametrization(layer, "weight", Adapter(layer.weight, rank, generator), unsafe=True)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def adaptable_layers(model: nn.Module) -> list[nn.Linear]:
-    """List the layers that adapters change: projections of attentions, and feed-forward nets."""
-    found: list[nn.Module] = []
-    for module in model.modules():
-        if isinstance(module, Heads):
-            parts = (module.projection, module.query, module.key, module.value, module.output)
-            found += [part for part in parts if isinstance(part, nn.Linear)]
-        elif isinstance(module, Block | MixingBlock) and module.feed is not None:
-            found += [part for part in module.feed if isinstance(part, nn.Linear)]
-    return [layer for layer in dict.fromkeys(found) if isinstance(layer, nn.Linear)]
 
 
 class Adapted(NamedTuple):
@@ -182,10 +176,16 @@ def merge_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], whe
                 raise CheckpointError(f"{where}: weight {each} is missing")
         if name not in base:
             raise CheckpointError(f"{where}: weight {up} given, but there is no {name} in base.safetensors")
-        check_product(base[name], trained[up], trained[down], up, where)
+        left, right, expected = trained[up], trained[down], base[name].shape
+        matched = left.ndim == right.ndim == len(expected) == 2 and left.shape[1] == right.shape[0]
+        if not matched or (left.shape[0], right.shape[1]) != tuple(expected):
+            raise CheckpointError(
+                f"{where}: weight {up} and its other half are {list(left.shape)} × {list(right.shape)}, expected a "
+                f"product {list(expected)}"
+            )
         for each in (up, down):
             check_weight(each, trained[each], base[name].dtype, where)
-        weights[name] = torch.addmm(base[name], trained[up].to(base[name]), trained[down].to(base[name]))
+        weights[name] = torch.addmm(base[name], left.to(base[name]), right.to(base[name]))
     for name, tensor in trained.items():
         if PLACE in name and name.partition(PLACE)[2] in ("up", "down"):
             continue
@@ -193,14 +193,6 @@ def merge_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], whe
             raise CheckpointError(f"{where}: weight {name} given, which base.safetensors does not have")
         weights[name] = tensor
     return weights
-
-
-def check_product(weight: Tensor, up: Tensor, down: Tensor, name: str, where: str) -> None:
-    """Refuse two matrices whose product has another shape than a weight."""
-    right = weight.ndim == up.ndim == down.ndim == 2 and up.shape[1] == down.shape[0]
-    if not right or (up.shape[0], down.shape[1]) != tuple(weight.shape):
-        actual, expected = f"{list(up.shape)} × {list(down.shape)}", list(weight.shape)
-        raise CheckpointError(f"{where}: weight {name} and its other half are {actual}, expected a product {expected}")
 
 
 def mean_adapters(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

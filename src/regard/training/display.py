@@ -141,7 +141,8 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples, self._wrapped = [each.map(legible) for each in samples], None
+        texts = ((*map(legible, each[:3]), each.label) for each in samples)
+        self._samples, self._wrapped = [Sample._make(each) for each in texts], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:
@@ -216,7 +217,10 @@ class LiveProgress(Progress):
             tail.append(f"  epoch {course.last['epoch']:,}", style="dim")
         size = min(40, width - head.cell_len - tail.cell_len - 2)
         if course.steps and size >= 8:
-            head.append("  ").append_text(_bar(share, size, self._console.encoding))
+            # It can be read by its shape, not only by its colour.
+            full, empty = ("━", "┄") if self._console.encoding.lower().startswith("utf") else ("=", ".")
+            at = round(share * size)
+            head.append("  ").append(full * at, style="cyan").append(empty * (size - at), style="dim")
         head.append_text(tail)
         lines.append(head)
         lines += _flow("", [*course.numbers(), *self._times()], width)
@@ -268,13 +272,6 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
         return [Text(label, style="dim"), *map(Text, rows)]
     labels = [label, *[""] * len(rows)]
     return [Text().append(labels[i].ljust(margin), style="dim").append(row) for i, row in enumerate(rows)]
-
-
-def _bar(share: float, size: int, encoding: str) -> Text:
-    """Draw a bar that can be read by its shape, not only by its colour."""
-    full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
-    at = round(share * size)
-    return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
 
 
 def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:

@@ -84,7 +84,7 @@ class Group:
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
         """Sum every process's gradients, on every process; FSDP2 has done it already."""
-        if self.world == 1 or self.shard:
+        if self.shard:
             return
         for parameter in parameters:
             if parameter.grad is None:  # nothing of this share reached it

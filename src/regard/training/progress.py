@@ -12,6 +12,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -36,10 +37,6 @@ class Sample(NamedTuple):
     output: str
     label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
 
-    def map(self, change: Callable[[str], str]) -> "Sample":
-        """Return the sample with each of its texts changed."""
-        return Sample(change(self.source), change(self.reference), change(self.output), self.label)
-
     def record(self) -> dict[str, Any]:
         """Return the sample as records hold it."""
         texts = {"source": self.source, "reference": self.reference, "output": self.output}
@@ -47,29 +44,26 @@ class Sample(NamedTuple):
 
     @property
     def pieces(self) -> list[tuple[str, bool]]:
-        """Split the output into pieces, each with whether the reference differs there."""
-        return [(self.output, self.output != self.reference)] if self.label else differing(self.output, self.reference)
+        """Split the output into pieces, each with whether the reference differs there.
 
-
-def differing(output: str, reference: str) -> list[tuple[str, bool]]:
-    """Split the output into pieces, each with whether the reference differs there.
-
-    A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
-    text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White space counts
-    as one space.
-    """
-    ours, theirs = output.split(), reference.split()
-    gap = " "
-    if len(ours) <= 1 and len(theirs) <= 1:
-        each = letters("".join(ours)), letters("".join(theirs))
-        if difflib.SequenceMatcher(None, *each, autojunk=False).ratio() > ALIKE:
-            ours, theirs, gap = *each, ""
-    pieces: list[tuple[str, bool]] = []
-    for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
-        if pieces and gap:
-            pieces.append((gap, False))
-        pieces.append((gap.join(ours[i:j]), kind != "equal"))
-    return pieces
+        A piece that is empty and differs stands where words of the reference are missing. Words are compared; where
+        neither text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White
+        space counts as one space.
+        """
+        if self.label:
+            return [(self.output, self.output != self.reference)]
+        ours, theirs = self.output.split(), self.reference.split()
+        gap = " "
+        if len(ours) <= 1 and len(theirs) <= 1:
+            each = letters("".join(ours)), letters("".join(theirs))
+            if difflib.SequenceMatcher(None, *each, autojunk=False).ratio() > ALIKE:
+                ours, theirs, gap = *each, ""
+        pieces: list[tuple[str, bool]] = []
+        for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+            if pieces and gap:
+                pieces.append((gap, False))
+            pieces.append((gap.join(ours[i:j]), kind != "equal"))
+        return pieces
 
 
 def bracketed(output: str, reference: str, label: bool = False) -> str:
@@ -80,11 +74,8 @@ def bracketed(output: str, reference: str, label: bool = False) -> str:
 
 def nearest(output: str, references: Sequence[str]) -> str:
     """Return the reference that an output has most in common with, by words; the first of those alike."""
-
-    def likeness(reference: str) -> float:
-        return difflib.SequenceMatcher(None, output.split(), reference.split(), autojunk=False).ratio()
-
-    return max(references, key=likeness)
+    matcher = partial(difflib.SequenceMatcher, None, output.split(), autojunk=False)
+    return max(references, key=lambda reference: matcher(reference.split()).ratio())
 
 
 def clip(text: str, width: int) -> str:
@@ -261,14 +252,6 @@ def format_scores(record: Mapping[str, Any]) -> list[str]:
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
-def screen_width(stream: "TextIO | SafeStream") -> int:
-    """Return the columns of the terminal that a stream is, or of a page to read, whichever is narrower."""
-    try:
-        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns) or WIDTH
-    except (AttributeError, OSError, ValueError):
-        return WIDTH
-
-
 class PlainProgress(Progress):
     """Progress as one line now and then, for logs and pipes.
 
@@ -308,7 +291,10 @@ class PlainProgress(Progress):
         self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *format_scores(record), *best]))
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        width = screen_width(self._stream)
+        try:  # of a terminal, or of a page to read, whichever is narrower
+            width = min(WIDTH, os.get_terminal_size(self._stream.fileno()).columns) or WIDTH
+        except (AttributeError, OSError, ValueError):
+            width = WIDTH
         for sample in samples:
             source, reference, output = map(legible, sample[:3])
             self._line(clip(f"  source     {source}", width))

@@ -97,20 +97,18 @@ def is_fitted(value: object) -> bool:
     )
 
 
-def is_position(value: object) -> bool:
-    """Return whether a value is a position in the data: an epoch and a batch."""
-    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
-
-
-def is_number_or_null(value: object) -> bool:
-    return value is None or is_number(value)
-
-
 OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # keys that runs of earlier versions lack
 COUNTER_CHECKS = (
-    ("position", is_position, "an epoch and a batch"),
+    (
+        "position",
+        lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_count, value)),
+        "an epoch and a batch",
+    ),
     ("seconds", is_number, "a number"),
-    *((key, is_number_or_null, "a number or null") for key in ("best", "best_loss", "lowest")),
+    *(
+        (key, lambda value: value is None or is_number(value), "a number or null")
+        for key in ("best", "best_loss", "lowest")
+    ),
     ("best_step", is_count, "a number of steps"),
     ("waited", is_count, "a number of validations"),
     ("sums", is_sums, "a table of numbers"),
