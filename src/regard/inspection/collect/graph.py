@@ -6,6 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Literal
 
 Side = Literal["encoder", "decoder"]
@@ -86,25 +87,19 @@ COMPARED = ("kind", "label", "layer_symbol", "shape", "note", "calls", "loops", 
 
 def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
     """Fold each row of identical layers into one with a count; `lists` has the keys of each list of modules."""
-    for name in sorted(lists, key=lambda name: -name.count(".")):
-        for side in ("encoder", "decoder"):
-            graph = fold_list(graph, name, lists[name], side)
-    return graph
-
-
-def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
-    """Fold runs of identical children of one list."""
-    paths = {key: f"{name}.{key}".removeprefix(".") for key in keys}
-    members = {key: nodes for key, path in paths.items() if (nodes := within(graph, path, side))}
-    runs: list[list[str]] = []
-    for key in members:
-        if runs and is_alike(graph, name, members, runs[-1][-1], key):
-            runs[-1].append(key)
-        else:
-            runs.append([key])
-    for run in runs:
-        if len(run) > 1:
-            graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
+    inner_first = sorted(lists, key=lambda name: -name.count("."))
+    for name, side in product(inner_first, ("encoder", "decoder")):
+        paths = {key: f"{name}.{key}".removeprefix(".") for key in lists[name]}
+        members = {key: nodes for key, path in paths.items() if (nodes := within(graph, path, side))}
+        runs: list[list[str]] = []
+        for key in members:
+            if runs and is_alike(graph, name, members, runs[-1][-1], key):
+                runs[-1].append(key)
+            else:
+                runs.append([key])
+        for run in runs:
+            if len(run) > 1:
+                graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
     return graph
 
 
