@@ -81,7 +81,6 @@ def live_units(recorder: Trace) -> list[Unit]:
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
     """Name every unit, the same in every run: modules by their own names, others by a word and a number."""
     names: dict[str, str] = {}
-    earlier: set[str] = set()
     for unit in units:
         own = {
             "module": unit.module,
@@ -90,9 +89,8 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
         }
         name = own.get(unit.kind, f"{unit.module}/{unit.operation}")
         number, first = 2, name
-        while name in earlier:
+        while name in names.values():
             name, number = f"{first} {number}", number + 1
-        earlier.add(name)
         names[unit.id] = name
     return names
 

@@ -119,15 +119,13 @@ def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: 
             return False
         if relative(a.name, f"{name}.{one}") != relative(b.name, f"{name}.{other}"):
             return False
-    alike = read_by(graph, members, one) == read_by(graph, members, other)
-    return alike and follows(graph, members, one, other)
-
-
-def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str) -> bool:
-    """Return whether a layer reads the one before it, or stands beside it and reads what all of them read."""
-    first, second = ({node.name for node in members[key]} for key in (one, other))
-    outside = {edge.source for edge in graph.edges if edge.target in second} - second
-    return bool(outside & first) or all(is_common(graph, members, source) for source in outside)
+    if read_by(graph, members, one) != read_by(graph, members, other):
+        return False
+    # One layer reads the one before it, or stands beside it and reads what all of them read.
+    names = {node.name for node in second}
+    outside = {edge.source for edge in graph.edges if edge.target in names} - names
+    reads_first = any(node.name in outside for node in first)
+    return reads_first or all(is_common(graph, members, source) for source in outside)
 
 
 def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) -> bool:
