@@ -81,9 +81,7 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
     if not is_heads(first) and not first.split()[0][0].isdecimal():
         expected = "expected its dependency tree, in CoNLL-U or as the number of each word's head"
         raise DataError(f"{path}: a text given, {expected}")
-    trees = list(
-        name_relations(path, list(heads_lines(path, lines))) if is_heads(first) else conll_sentences(path, lines)
-    )
+    trees = read_heads(path, lines) if is_heads(first) else list(conll_sentences(path, lines))
     for tree in trees:
         for word, head in enumerate(tree.heads):
             if not -1 <= head < len(tree.heads) or head == word:
@@ -98,30 +96,29 @@ def is_heads(line: str) -> bool:
     return all(each.lstrip("-").isdecimal() for each in line.split())
 
 
-def heads_lines(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
-    """Read the trees of a file of heads; empty lines are no sentences."""
+def read_heads(path: str | Path, lines: Sequence[str]) -> list[ParsedTree]:
+    """Read the trees of a file of heads, with the names of relations where a file beside it has them.
+
+    Empty lines are no sentences.
+    """
+    trees = list[ParsedTree]()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         if not is_heads(line):
             raise DataError(f"{path}, line {number}: {line[:40]!r} given, expected the number of each word's head")
-        yield ParsedTree(tuple(map(int, line.split())), where=f"{path}, line {number}")
-
-
-def name_relations(path: str | Path, trees: Sequence[ParsedTree]) -> Iterator[ParsedTree]:
-    """Add the names of relations to the trees of a file of heads, where a file beside it has them."""
+        trees.append(ParsedTree(tuple(map(int, line.split())), where=f"{path}, line {number}"))
     beside = Path(str(path).removesuffix(".heads") + ".relations")
     if not str(path).endswith(".heads") or not beside.is_file():
-        yield from trees
-        return
-    lines = [line.split() for chunk in read_chunks(str(beside), say=ignore) for line in chunk if line.strip()]
-    if len(lines) != len(trees):
-        raise DataError(f"{beside}: relations of {len(lines):,} texts given, but {path} has heads of {len(trees):,}")
-    for number, (tree, names) in enumerate(zip(trees, lines, strict=True), 1):
+        return trees
+    names_of = [line.split() for chunk in read_chunks(str(beside), say=ignore) for line in chunk if line.strip()]
+    if len(names_of) != len(trees):
+        raise DataError(f"{beside}: relations of {len(names_of):,} texts given, but {path} has heads of {len(trees):,}")
+    for number, (tree, names) in enumerate(zip(trees, names_of, strict=True), 1):
         if len(names) != len(tree.heads):
             mismatch = f"{len(names)} relations given, but {tree.where} has {len(tree.heads)} heads"
             raise DataError(f"{beside}, text {number}: {mismatch}")
-        yield replace(tree, relations=tuple(names))
+    return [replace(tree, relations=tuple(names)) for tree, names in zip(trees, names_of, strict=True)]
 
 
 def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from importlib import resources
 from itertools import chain
 from operator import attrgetter
-from typing import Any
 
 import torch
 from torch import nn
@@ -54,14 +53,13 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
     units = live_units(recorder)
     names = name_units(units)
     nodes, edges = connect(units, names, recorder)
-    groups = add_previous(group_nodes(nodes, edges, recorder), nodes, edges)
     kind = recorder.kind
     graph = Graph(
         type(model).__name__ if kind is None else kind.name,
         "" if kind is None else kind.paper,
         tuple(nodes),
         tuple(edges),
-        tuple(groups),
+        tuple(group_nodes(nodes, edges, recorder)),
         recorder.sizes,
     )
     lists = {name: list(each._modules) for name, each in recorder.modules.items() if isinstance(each, LISTS)}
@@ -83,7 +81,6 @@ def live_units(recorder: Trace) -> list[Unit]:
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
     """Name every unit, the same in every run: modules by their own names, others by a word and a number."""
     names: dict[str, str] = {}
-    earlier: set[str] = set()
     for unit in units:
         own = {
             "module": unit.module,
@@ -92,9 +89,8 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
         }
         name = own.get(unit.kind, f"{unit.module}/{unit.operation}")
         number, first = 2, name
-        while name in earlier:
+        while name in names.values():
             name, number = f"{first} {number}", number + 1
-        earlier.add(name)
         names[unit.id] = name
     return names
 
@@ -134,11 +130,18 @@ def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tu
 
 def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history: bool) -> GraphNode:
     """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
-    label, every = previous_label(unit, recorder, history)
-    symbol = number_layer(every, *layer_of(unit, recorder))
-    shape, last = unit.shape, tuple[int, ...]()
-    if history:  # one after the other, before the last axis
+    if history:
+        text = description(unit, recorder) + HISTORY
+        found = (symbol for pattern, symbol in own_symbols(recorder) if re.search(f"{pattern}$", text))
+        label, every = "all steps before", next(found, "")
+        # One after the other, before the last axis.
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
+    else:
+        symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
+        before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
+        label, every = "step before", before if before != symbol or not symbol else f"{symbol}, before"
+        shape, last = unit.shape, ()
+    symbol = number_layer(every, *layer_of(unit, recorder))
     return GraphNode(
         name, "previous", label, symbol, shape, reader.phase, unit.module, layer_symbol=every, last_shape=last
     )
@@ -201,7 +204,10 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
 
 
 def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder: Trace) -> list[GraphGroup]:
-    """Make groups for attentions, and for layers that follow one another, outermost first."""
+    """Make groups for attentions, and for layers that follow one another, outermost first.
+
+    What is read from the step before is in the innermost group that holds all of its readers.
+    """
     groups = dict[tuple[str, str], list[str]]()
     for node in nodes:
         if node.kind == "previous":
@@ -218,21 +224,13 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
             around = (f"{side}:{each}" for each in reversed(enclosing(name, recorder)))
             parent = next((each for each in around if each in frames), None)
             frames[f"{side}:{name}"] = GraphGroup(f"{side}:{name}", label, tuple(members), parent, members=(name,))
-    return list(frames.values())
-
-
-def add_previous(
-    groups: Sequence[GraphGroup], nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
-) -> list[GraphGroup]:
-    """Put what is read from the step before into the innermost group that holds all of its readers."""
-    result = list(groups)
     for node in nodes:
         if node.kind == "previous":
             readers = {edge.target for edge in edges if edge.source == node.name}
-            for number, group in enumerate(result):
+            for name, group in frames.items():
                 if readers <= set(group.nodes):
-                    result[number] = replace(group, nodes=(*group.nodes, node.name))
-    return result
+                    frames[name] = replace(group, nodes=(*group.nodes, node.name))
+    return list(frames.values())
 
 
 def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
@@ -293,10 +291,9 @@ def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) 
 def split(unit: Unit, units: dict[str, Unit]) -> None:
     """Replace a unit by one for each of its calls, also where others read it."""
     del units[unit.id]
-    for call in range(1, unit.calls + 1):
-        one = Unit(
-            name_of(unit, call), unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape
-        )
+    names = {call: f"{unit.id} in layer {call}" for call in range(1, unit.calls + 1)}
+    for call, name in names.items():
+        one = Unit(name, unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape)
         one.reads = [unit.reads[call - 1]]
         one.note, one.layer = unit.note, (call, unit.calls)
         units[one.id] = one
@@ -304,12 +301,7 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
         for reads in (*reader.reads, *(turn for turns in reader.site_reads.values() for turn in turns)):
             mine = {each for each in reads if each.unit == unit.id}
             reads -= mine
-            reads |= {Output(name_of(unit, each.call), 1) for each in mine}
-
-
-def name_of(unit: Unit, call: int) -> str:
-    """Return the id of the unit that stands for one call of another."""
-    return f"{unit.id} in layer {call}"
+            reads |= {Output(names[each.call], 1) for each in mine}
 
 
 # ---- the pass
@@ -321,12 +313,14 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
 
     Sizes are numbers that no parameter has, so that a batch or a length is known by its size wherever it stands.
     """
-    letters = iter(free_sizes(model))
+    config = getattr(model, "config", None)
+    used = {size for parameter in model.parameters() for size in parameter.shape}
+    used |= {value for value in getattr(config, "__dict__", {}).values() if isinstance(value, int)}
+    letters = chain((prime for prime in PRIMES if prime not in used and prime + 1 not in used), PRIMES)
     device = next(model.parameters()).device
     sizes: dict[str, int] = {}
     if source is None:
         source = make_source(model, letters, sizes)
-    config = getattr(model, "config", None)
     classifies = type(model).decode is Model.decode or not getattr(config, "writes", True)
     # What may be either, and writes, reads no source unless it says so.
     alone = hasattr(config, "writes") and not classifies and not getattr(config, "reads_source", False)
@@ -355,14 +349,6 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
         model.train(was_training)
     recorder.sizes = sizes
     return recorder
-
-
-def free_sizes(model: nn.Module) -> list[int]:
-    """Choose primes that are neither the size of a parameter nor a number of the configuration."""
-    sizes = {size for parameter in model.parameters() for size in parameter.shape}
-    options = getattr(getattr(model, "config", None), "__dict__", {})
-    sizes |= {value for value in options.values() if isinstance(value, int)}
-    return [prime for prime in PRIMES if prime not in sizes and prime + 1 not in sizes] + list(PRIMES)
 
 
 def make_source(model: Model, letters: Iterator[int], sizes: dict[str, int]) -> Source:
@@ -468,34 +454,18 @@ def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Modu
     assert module is not None
     if isinstance(module, Layer) and unit.shape and unit.shape[-1] != module.size:
         return "linear"  # its matrices alone: the gates come after
-    return module_label(module, unit.module, modules)
-
-
-def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> str:
-    """Return the label of a module's box."""
-    parent, _, key = name.rpartition(".")
-    around = modules.get(parent)
-    projects = isinstance(module, ProjectionRows | SlicedProjection) or isinstance(around, Heads | GridSelfAttention)
-    if projects and key in WORDS["projections"]:
+    parent, _, key = unit.module.rpartition(".")
+    projects = isinstance(module, ProjectionRows | SlicedProjection)
+    if (projects or isinstance(modules.get(parent), Heads | GridSelfAttention)) and key in WORDS["projections"]:
         return WORDS["projections"][key]
     if isinstance(module, Layer):
         return WORDS["cells"][module.kind]
     if isinstance(module, nn.Conv2d):
         return f"{module.kernel_size[0]} × {module.kernel_size[1]} convolution"
-    if type(module).__name__ in ("Sinusoidal", "Embedded"):
+    name = type(module).__name__
+    if name in ("Sinusoidal", "Embedded"):
         return "add positions" if module.join == "add" else "append positions"
-    return WORDS["classes"].get(type(module).__name__, type(module).__name__)
-
-
-def previous_label(unit: Unit, recorder: Trace, history: bool) -> tuple[str, str]:
-    """Return the label of a unit's output in the step before, or in all: words, and its symbol with ℓ for the layer."""
-    if history:
-        text = description(unit, recorder) + HISTORY
-        found = (symbol for pattern, symbol in own_symbols(recorder) if re.search(f"{pattern}$", text))
-        return "all steps before", next(found, "")
-    symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
-    before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
-    return "step before", before if before != symbol or not symbol else f"{symbol}, before"
+    return WORDS["classes"].get(name, name)
 
 
 def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) -> str:

@@ -61,6 +61,9 @@ def exhibit_of(
     forward = watch_forward(model, forced, record=walk is not False)
     views = views_of(forward, kind)
     aligned, head, offset = alignment_of(run, views)
+    which = Which() if isinstance(walk, bool) else walk
+    if which.view is None and aligned is not None:  # what lines are drawn from
+        which = replace(which, view=aligned, head=head if which.head is None else which.head)
     return Exhibit(
         kind=kind,
         task=task,
@@ -76,7 +79,7 @@ def exhibit_of(
         offset=offset,
         picture=forced.picture,
         tree=forced.tree,
-        walk=walk_of(forward, views, choose_walk(walk, aligned, head), vocabulary_of(run)) if walk else None,
+        walk=walk_of(forward, views, which, vocabulary_of(run)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
         graph=graph_of(model) if graph else None,
         dependencies=None if dependencies is None else dependencies_of(dependencies, forward.sides, views),
@@ -98,14 +101,6 @@ def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, in
             f"{settings.view}, counted from 0"
         )
     return settings.view, settings.head, settings.offset
-
-
-def choose_walk(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
-    """Choose what to walk through: by default the view and the head that lines are drawn from."""
-    which = Which() if isinstance(walk, bool) else walk
-    if which.view is None and aligned is not None:
-        return replace(which, view=aligned, head=head if which.head is None else which.head)
-    return which
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Literal
 
 Side = Literal["encoder", "decoder"]
@@ -86,25 +87,19 @@ COMPARED = ("kind", "label", "layer_symbol", "shape", "note", "calls", "loops", 
 
 def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
     """Fold each row of identical layers into one with a count; `lists` has the keys of each list of modules."""
-    for name in sorted(lists, key=lambda name: -name.count(".")):
-        for side in ("encoder", "decoder"):
-            graph = fold_list(graph, name, lists[name], side)
-    return graph
-
-
-def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
-    """Fold runs of identical children of one list."""
-    paths = {key: f"{name}.{key}".removeprefix(".") for key in keys}
-    members = {key: nodes for key, path in paths.items() if (nodes := within(graph, path, side))}
-    runs: list[list[str]] = []
-    for key in members:
-        if runs and is_alike(graph, name, members, runs[-1][-1], key):
-            runs[-1].append(key)
-        else:
-            runs.append([key])
-    for run in runs:
-        if len(run) > 1:
-            graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
+    inner_first = sorted(lists, key=lambda name: -name.count("."))
+    for name, side in product(inner_first, ("encoder", "decoder")):
+        paths = {key: f"{name}.{key}".removeprefix(".") for key in lists[name]}
+        members = {key: nodes for key, path in paths.items() if (nodes := within(graph, path, side))}
+        runs: list[list[str]] = []
+        for key in members:
+            if runs and is_alike(graph, name, members, runs[-1][-1], key):
+                runs[-1].append(key)
+            else:
+                runs.append([key])
+        for run in runs:
+            if len(run) > 1:
+                graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
     return graph
 
 
@@ -124,15 +119,13 @@ def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: 
             return False
         if relative(a.name, f"{name}.{one}") != relative(b.name, f"{name}.{other}"):
             return False
-    alike = read_by(graph, members, one) == read_by(graph, members, other)
-    return alike and follows(graph, members, one, other)
-
-
-def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str) -> bool:
-    """Return whether a layer reads the one before it, or stands beside it and reads what all of them read."""
-    first, second = ({node.name for node in members[key]} for key in (one, other))
-    outside = {edge.source for edge in graph.edges if edge.target in second} - second
-    return bool(outside & first) or all(is_common(graph, members, source) for source in outside)
+    if read_by(graph, members, one) != read_by(graph, members, other):
+        return False
+    # One layer reads the one before it, or stands beside it and reads what all of them read.
+    names = {node.name for node in second}
+    outside = {edge.source for edge in graph.edges if edge.target in names} - names
+    reads_first = any(node.name in outside for node in first)
+    return reads_first or all(is_common(graph, members, source) for source in outside)
 
 
 def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) -> bool:

@@ -62,7 +62,7 @@ SPANS: dict[type[Span], str] = {  # what the library's own spans forbid or add; 
     Mask: "what a mask forbids",
     Packed: "other sentences",
 }
-Name = Literal["score", "scale", "centre", "bias", "mask", "weights", "gate", "sum", "concatenate"]
+Name = Literal["score", "scale", "bias", "mask", "weights", "gate", "sum", "concatenate"]
 Source = Literal["q", "k", "v", "x"]  # projected query, keys and values; x, the query before its projection
 
 
@@ -90,7 +90,11 @@ def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, in
     """Find the call that a row of a view belongs to, and its place among the call's queries."""
     module = forward.looks.modules[name]
     for call in forward.looks.calls[name]:
-        count = count_queries(module, call)
+        if isinstance(module, Attention) and module.query is not None:
+            count = len(module.query.vectors)
+        else:
+            asking: Tensor = call.args[0] if call.args else next(iter(call.kwargs.values()))
+            count = asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
         if row < count:
             return resolve_call(module, call, projections(forward.recording, name)), row
         row -= count
@@ -103,14 +107,6 @@ def projections(recording: Recording, name: str) -> list[Tensor] | None:
     if any(len(recording.calls.get(part, ())) != 1 for part in parts):
         return None
     return [recording.calls[part][0].output for part in parts]
-
-
-def count_queries(module: nn.Module, record: call_records.CallRecord) -> int:
-    """Count the queries of a call."""
-    if isinstance(module, Attention) and module.query is not None:
-        return len(module.query.vectors)
-    asking: Tensor = record.args[0] if record.args else next(iter(record.kwargs.values()))
-    return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
 
 
 def resolve_call(
@@ -164,23 +160,16 @@ def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
 
 
 def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
-    """List the attention's input and its projections: x, x W_Q, x W_K."""
+    """List the attention's input: x and, for heads with rotary positions, its projections before they are rotated."""
     module = forward.looks.modules[name]
-    if isinstance(module, Heads):
-        return heads_input(forward, module, name, head, row, columns)
     if isinstance(module, GridSelfAttention):
         features = forward.recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
         return [
             one("x", "the features of this place", features[row], part=INPUT),
             Stage("x_j", "the features of every place", features, tuple(columns), "", INPUT, False),
         ]
-    return []
-
-
-def heads_input(
-    forward: ForwardPass, heads: Heads, name: str, head: int, row: int, columns: Sequence[str]
-) -> list[Stage]:
-    """List x and, for heads with rotary positions, its projections before they are rotated."""
+    if not isinstance(module, Heads):
+        return []
     recording, stages = forward.recording, list[Stage]()
     block = block_of(forward, name)
     if block is not None and block[1].norm == "pre":
@@ -197,10 +186,10 @@ def heads_input(
     stages.append(
         Stage(symbol, words, keys.reshape(-1, keys.shape[-1]).float().cpu(), tuple(columns), "", INPUT, False)
     )
-    if heads.rotary is None:
+    if module.rotary is None:
         return stages
-    query = recording.output(f"{name}.query", row).unflatten(-1, (heads.heads, -1))[head]
-    projected = recording.calls[f"{name}.key"][0].output.unflatten(-1, (heads.heads, -1))[0, :, head].float().cpu()
+    query = recording.output(f"{name}.query", row).unflatten(-1, (module.heads, -1))[head]
+    projected = recording.calls[f"{name}.key"][0].output.unflatten(-1, (module.heads, -1))[0, :, head].float().cpu()
     stages.append(one("x W_Q", "the query of this word in this head, before its place rotates it", query, part=INPUT))
     stages.append(
         Stage(f"{symbol[0]} W_K", "every key in this head, before its place rotates it", projected, tuple(columns),
@@ -244,10 +233,6 @@ class Slices:
         """Return the query's score or weight for every key with a name."""
         return self.keys(tensor[..., self.row, :, None])
 
-    def contexts(self) -> Float[Tensor, "b c"]:
-        """Return the contexts, in each row of the batch."""
-        return torch.stack([self.part(self.resolved.look.context, each)[self.row] for each in range(len(self.rows))])
-
 
 def attention_stages(
     resolved: ResolvedCall,
@@ -261,7 +246,11 @@ def attention_stages(
     call, look = resolved.call, resolved.look
     score = resolved.score.head_scores[head] if isinstance(resolved.score, PerHead) else resolved.score
     batch, count = look.weights.shape[0], look.weights.shape[-1]
-    reach = [reachable_keys(resolved, each, head, row) for each in range(batch)]
+    mask = call.limits.mask()
+    if mask is None:  # the keys that the query may look at
+        reach = [torch.ones(count, dtype=torch.bool)] * batch
+    else:
+        reach = [resolved.row(mask.expand(look.weights.shape), each)[head, row] > 0 for each in range(batch)]
     # Of several sentences in one batch the names stand one after the other, and padding has none.
     slices = Slices(resolved, head, row, tuple(reach) if batch > 1 else (torch.ones(count, dtype=torch.bool),))
     names = tuple(columns) if batch > 1 else tuple(columns[:count])
@@ -275,7 +264,7 @@ def attention_stages(
         stages.append(
             Stage("e + b", "with what distance takes away", slices.weights(scores), names, "e + b", main=False)
         )
-    there = torch.cat([mask[named] for mask, named in zip(reach, slices.rows, strict=True)])
+    there = torch.cat([each[named] for each, named in zip(reach, slices.rows, strict=True)])
     masked = slices.weights(scores).masked_fill(~there[:, None], -torch.inf)
     forbidden = int((~there).sum())
     allowed = "nothing is forbidden" if resolved.learned else "nothing is forbidden to this word"
@@ -290,7 +279,8 @@ def attention_stages(
     stages.append(Stage("a", words, slices.weights(look.weights), names, "a = softmax(e)"))
     projected = f"v = {resolved.memory} W_V + b_V" if resolved.heads else ""
     stages.append(Stage("v", "the value of every key", slices.keys(call.values), names, projected, main=False))
-    stages.append(Stage("Σ a v", "the context: values, weighed and summed", slices.contexts(), tuple(contexts)))
+    sums = torch.stack([slices.part(look.context, each)[row] for each in range(len(slices.rows))])
+    stages.append(Stage("Σ a v", "the context: values, weighed and summed", sums, tuple(contexts)))
     return rename(stages, notation, exact=gate is None and look.picked is None)
 
 
@@ -339,7 +329,14 @@ def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tu
         ]
     if isinstance(score, Location):
         return [Stage("e", "scores: (W q)ⱼ, from the query alone", scores, names)]
-    symbol, words, formula = key_words(score, resolved)
+    if isinstance(score, General):
+        symbol, words, formula = "W k", "every key, projected", ""
+    elif isinstance(score, Cosine):
+        symbol, words, formula = "k/|k|", "every key, of length one", ""
+    else:
+        heads, rotated = resolved.heads, resolved.rotated
+        symbol, words = "k", "every key" + " in this head" * heads + ", rotated by its place" * rotated
+        formula = f"k = {resolved.memory} W_K + b_K" if heads and not rotated else ""
     scale, product = score.scale(call.query.shape[-1]), "q · W k" if isinstance(score, General) else "q · k"
     stages = [
         Stage(symbol, words, slices.keys(call.keys), names, formula),
@@ -349,25 +346,6 @@ def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tu
         width = call.query.shape[-1]
         stages.append(Stage("e/√d", f"divided by √{width}, the width of a key", scores, names, f"{product} / √{width}"))
     return stages
-
-
-def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str, str]:
-    """Describe the keys after the score's projection: symbol, words and formula."""
-    if isinstance(score, General):
-        return "W k", "every key, projected", ""
-    if isinstance(score, Cosine):
-        return "k/|k|", "every key, of length one", ""
-    words = "every key" + (" in this head" if resolved.heads else "") + (", rotated by its place" * resolved.rotated)
-    return "k", words, f"k = {resolved.memory} W_K + b_K" if resolved.heads and not resolved.rotated else ""
-
-
-def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
-    """Mark which keys a query may look at."""
-    shape = resolved.look.weights.shape
-    mask = resolved.call.limits.mask()
-    if mask is None:
-        return torch.ones(shape[-1], dtype=torch.bool)
-    return resolved.row(mask.expand(shape), each)[head, row] > 0
 
 
 # ---- by name and shape

@@ -10,7 +10,7 @@ weights and inputs.
 
 # b rows of a batch · n positions · g gates · p parts of a state · d width · v words or labels
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -59,17 +59,12 @@ def vocabulary_of(run: TrainedRun) -> Vocabulary:
     return run.tokenizers.target.pieces
 
 
-def numbered(numbers: Sequence[int]) -> list[str]:
-    """Name outputs by their numbers, where there is no vocabulary."""
-    return [str(number) for number in numbers]
-
-
 @torch.no_grad()
 def walk_of(
     forward: ForwardPass,
     views: Sequence[View],
     which: Which = Which(),  # noqa: B008
-    vocabulary: Vocabulary = numbered,
+    vocabulary: Vocabulary = lambda numbers: list(map(str, numbers)),
 ) -> Walk:
     """Build the walk of a pass that was watched and recorded, with states and gates."""
     recurrent = states_of(forward), gates_of(forward)
@@ -82,7 +77,13 @@ def walk_of(
         stages = [*reading_stages(forward, None, row), *word_stages(forward, None, row, vocabulary)]
         return Walk("", 0, row, tuple(stages), *recurrent)
     view = find_view(views, which.view)
-    head, row = which.head or 0, row_of(forward, view, which)
+    head, side = which.head or 0, forward.sides.get(view.rows)
+    words = tuple(range(view.weights.shape[1])) if side is None else side.words
+    if which.row is None and which.word is None:  # the first word that looks at anything
+        looks = (view.weights.abs().sum((0, 2)) > 0).tolist()
+        row = next((row for row, word in enumerate(words) if word is not None and looks[row]), 0)
+    else:
+        row = find_row(words, which, view.title)
     check_number("head", head, len(view.weights), view.title)
     check_number("row", row, view.weights.shape[1], view.title)
     stages = [*looking_stages(forward, views, view, head, row), *word_stages(forward, view, row, vocabulary)]
@@ -107,36 +108,19 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
     notation = forward.model.notation.of(view.name)
     stages = attention_stages(call, head, at, columns, contexts, notation)
     if each_sentence:
-        stages = [replace(stage, part=WORDS) for stage in stages] + sentence_stages(forward, views)
+        stages = [replace(stage, part=WORDS) for stage in stages]
+        for other in (each for each in views if each.columns == "sentences"):
+            call, at = call_of(forward, other.name, 0)
+            columns_of = forward.names(other.columns, other.weights.shape[2])
+            notation = forward.model.notation.of(other.name)
+            for stage in attention_stages(call, 0, at, columns_of, ("document",), notation):
+                symbol, formula = f"{stage.symbol} of sentences", stage.formula or stage.symbol
+                stages.append(replace(stage, symbol=symbol, formula=formula, part=SENTENCES))
     return [*input_stages(forward, view.name, head, row, columns), *stages, *after_stages(forward, view, row)]
 
 
-def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
-    """List the stages of the attention over sentences, if one follows the attention over words."""
-    all_stages = list[Stage]()
-    for view in views:
-        if view.columns == "sentences":
-            call, at = call_of(forward, view.name, 0)
-            columns = forward.names(view.columns, view.weights.shape[2])
-            stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
-            for stage in stages:
-                symbol, formula = f"{stage.symbol} of sentences", stage.formula or stage.symbol
-                all_stages.append(replace(stage, symbol=symbol, formula=formula, part=SENTENCES))
-    return all_stages
-
-
-def row_of(forward: ForwardPass, view: View, which: Which) -> int:
-    """Choose the row: a word's first piece; by default that of the first word that looks at anything."""
-    side = forward.sides.get(view.rows)
-    words = tuple(range(view.weights.shape[1])) if side is None else side.words
-    if which.row is not None or which.word is not None:
-        return find_row(words, which, view.title)
-    looks = (view.weights.abs().sum((0, 2)) > 0).tolist()
-    return next((row for row, word in enumerate(words) if word is not None and looks[row]), 0)
-
-
 def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
-    """Find the row that is asked for by its number, or by its word's."""
+    """Find the row that is asked for by its number, or by its word's: the first piece of it."""
     if which.row is not None:
         return which.row
     if which.word is None:
@@ -149,35 +133,26 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
 
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
-    module = forward.looks.modules[view.name]
-    if isinstance(module, Heads):
-        stages = heads_stages(forward, view.name, module, row)
-        block = block_of(forward, view.name)
-        return (
-            stages if block is None else stages + block_stages(forward, *block, row) + stack_stages(forward, view, row)
-        )
+    name, module, recording = view.name, forward.looks.modules[view.name], forward.recording
     if isinstance(module, GridSelfAttention):
-        return grid_stages(forward, view.name, module, row) + reading_stages(forward, view, row)
-    return tape_stages(forward, view.name, row) + reading_stages(forward, view, row)
+        return grid_stages(forward, name, module, row) + reading_stages(forward, view, row)
+    if not isinstance(module, Heads):
+        return tape_stages(forward, name, row) + reading_stages(forward, view, row)
+    result = recording.output(name, row)
+    together = result if module.output is None else recording.input(f"{name}.output", row)
+    names = tuple(f"head {number + 1}" for number in range(module.heads))
+    last = str(module.heads).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+    stages = [
+        Stage("concat", "the contexts of all heads, side by side", together.unflatten(-1, (module.heads, -1)), names,
+              f"[{'head₁; …; ' if module.heads > 1 else ''}head{last}]", TOGETHER)
+    ]  # fmt: skip
+    if module.output is not None:
+        stages.append(one("y", "what the attention gives", result, "y = concat W_O + b_O", TOGETHER))
+    block = block_of(forward, name)
+    return stages if block is None else stages + block_stages(forward, *block, row) + stack_stages(forward, view, row)
 
 
 # ---- blocks
-
-
-def heads_stages(forward: ForwardPass, name: str, heads: Heads, row: int) -> list[Stage]:
-    """List the stages that join the heads side by side, and multiply by W_O where there is one."""
-    recording = forward.recording
-    result = recording.output(name, row)
-    together = result if heads.output is None else recording.input(f"{name}.output", row)
-    names = tuple(f"head {number + 1}" for number in range(heads.heads))
-    last = str(heads.heads).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-    stages = [
-        Stage("concat", "the contexts of all heads, side by side", together.unflatten(-1, (heads.heads, -1)), names,
-              f"[{'head₁; …; ' if heads.heads > 1 else ''}head{last}]", TOGETHER)
-    ]  # fmt: skip
-    if heads.output is not None:
-        stages.append(one("y", "what the attention gives", result, "y = concat W_O + b_O", TOGETHER))
-    return stages
 
 
 def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: int) -> list[Stage]:
@@ -364,36 +339,26 @@ def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: V
 def states_of(forward: ForwardPass) -> tuple[State, ...]:
     """List every state in the order of computation; none for a model that is not recurrent.
 
-    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
+    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves. The
+    encoder's are in the order of reading, which may be backwards; the decoder takes the same steps as a search does.
     """
-    states = list(encoder_states(forward))
-    if forward.forced.target is not None:
-        states += decoder_states(forward)
-    return tuple(states)
-
-
-def encoder_states(forward: ForwardPass) -> Iterator[State]:
-    """List the encoder's states, in the order of reading, which may be backwards."""
-    states = forward.model.source_states(forward.memory)
-    if states is None or "source" not in forward.forced.sides:
-        return
-    pairs = list(zip(forward.forced.sides["source"].names, states[0].float().cpu(), strict=False))
-    for piece, values in reversed(pairs) if forward.model.reads_backwards else pairs:
-        yield State(piece, values, "source")
-
-
-def decoder_states(forward: ForwardPass) -> Iterator[State]:
-    """List the decoder's states, each after a piece was read: the same steps as a search takes."""
-    target = forward.forced.target
-    assert target is not None
-    state = forward.model.start(forward.memory, 1, len(target) + 1)
-    if forward.model.hidden_state(state) is None:
-        return
+    model, memory, target, states = forward.model, forward.memory, forward.forced.target, list[State]()
+    read = model.source_states(memory)
+    if read is not None and "source" in forward.forced.sides:
+        pairs = list(zip(forward.forced.sides["source"].names, read[0].float().cpu(), strict=False))
+        ordered = reversed(pairs) if model.reads_backwards else pairs
+        states += [State(piece, values, "source") for piece, values in ordered]
+    if target is None:
+        return tuple(states)
+    state = model.start(memory, 1, len(target) + 1)
+    if model.hidden_state(state) is None:
+        return tuple(states)
     for piece, token in zip(forward.forced.sides["read"].pieces, (START, *target), strict=True):
-        _, state = forward.model.step(torch.tensor([token], device=forward.memory.states.device), state)
-        hidden = forward.model.hidden_state(state)
+        _, state = model.step(torch.tensor([token], device=memory.states.device), state)
+        hidden = model.hidden_state(state)
         assert hidden is not None
-        yield State(piece, hidden[0].float().cpu().clone(), "target")
+        states.append(State(piece, hidden[0].float().cpu().clone(), "target"))
+    return tuple(states)
 
 
 def cell_gates(
@@ -439,39 +404,34 @@ def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> 
 
 @torch.no_grad()
 def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
-    """Collect the gates of every recurrent layer of the pass, in the order of the model: encoders first."""
-    ran = {*forward.recording.calls, *forward.recording.steps}
-    layers = (name for name, module in forward.model.named_modules() if hasattr(module, "step_method"))
-    return tuple(each for name in layers if name in ran for each in layer_gates(forward, name))
+    """Collect the gates of every recurrent layer of the pass, in the order of the model: encoders first.
 
-
-def layer_gates(forward: ForwardPass, name: str) -> Iterator[Gates]:
-    """Collect the gates of one layer, over the sides that it read: a Turing machine's controller reads both."""
-    module, recording = forward.model.get_submodule(name), forward.recording
-    layer = module if isinstance(module, Layer) else cast(Layer, module.cell)
-    tapes = getattr(module, "intra", None) is not None
-    if name in recording.steps:
-        values = step_gates(layer, recording.steps[name], tapes)
-    else:
-        parts = [run_gates(layer, call) for call in recording.calls[name]]
-        values = {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
-    batch, positions = next(iter(values.values())).shape[:2]
-    first = 0
-    for side in sides_of(forward, name, batch * positions):
-        pieces = forward.sides[side].pieces
-        # END may be a place to attend to that no layer has read.
-        count = len(pieces) if batch > 1 else min(len(pieces), positions - first)
-        turned = (".backwards." in name) != (forward.model.reads_backwards and side == "source")
-        rows = rows_of(forward, side, batch, first, count, turned)
-        yield Gates(
-            title_of(forward, name, side),
-            "lstmn" if tapes else layer.kind,
-            side,
-            pieces[: len(rows)],
-            {symbol: each.flatten(0, 1)[rows].float().cpu() for symbol, each in values.items()},
-            turned,
-        )
-        first += len(pieces)
+    They are those of the sides that it read: a Turing machine's controller reads both.
+    """
+    recording, gates = forward.recording, list[Gates]()
+    for name, module in forward.model.named_modules():
+        if not hasattr(module, "step_method") or (name not in recording.calls and name not in recording.steps):
+            continue
+        layer = module if isinstance(module, Layer) else cast(Layer, module.cell)
+        tapes = getattr(module, "intra", None) is not None
+        if name in recording.steps:
+            values = step_gates(layer, recording.steps[name], tapes)
+        else:
+            parts = [run_gates(layer, call) for call in recording.calls[name]]
+            values = {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
+        batch, positions = next(iter(values.values())).shape[:2]
+        first = 0
+        for side in sides_of(forward, name, batch * positions):
+            pieces = forward.sides[side].pieces
+            # END may be a place to attend to that no layer has read.
+            count = len(pieces) if batch > 1 else min(len(pieces), positions - first)
+            turned = (".backwards." in name) != (forward.model.reads_backwards and side == "source")
+            rows = rows_of(forward, side, batch, first, count, turned)
+            numbers = {symbol: each.flatten(0, 1)[rows].float().cpu() for symbol, each in values.items()}
+            kind = "lstmn" if tapes else layer.kind
+            gates.append(Gates(title_of(forward, name, side), kind, side, pieces[: len(rows)], numbers, turned))
+            first += len(pieces)
+    return tuple(gates)
 
 
 def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:

@@ -34,6 +34,7 @@ LETTERS = {
 NOTED = ("mask", "add bias", "gate", "score", "weighted sum", "concatenate")  # stages whose note is shown
 LINE, SMALL_LINE, PAD = 15.0, 16.0, 9.0
 MARGIN, HEADING, LEGEND = 22.0, 44.0, 34.0
+RADIUS = 8.0  # of an edge's corners
 WIDE = set("mwMWQGOΣ∘≤∞—…→←↻")
 NARROW = set("ijltf.,:;|!'()[]{}· I₁/")
 COMBINING = range(0x300, 0x370)
@@ -281,8 +282,12 @@ def draw_curve(curve: Curve, prefix: str) -> str:
     """Draw an edge: upright through rows, and in a curve from one to the next."""
     points = curve.points
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    if curve.corners:
-        path += round_corners(points)
+    if curve.corners:  # straight lines with round corners
+        for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
+            ax, ay = toward((x1, y1), (x0, y0), min(RADIUS, (abs(x1 - x0) + abs(y1 - y0)) / 2))
+            bx, by = toward((x1, y1), (x2, y2), min(RADIUS, (abs(x2 - x1) + abs(y2 - y1)) / 2))
+            path += f"L{ax:.1f} {ay:.1f}Q{x1:.1f} {y1:.1f} {bx:.1f} {by:.1f}"
+        path += f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
     else:
         for (x1, y1), (x2, y2) in pairwise(points):
             if abs(x1 - x2) < 0.5:
@@ -292,18 +297,6 @@ def draw_curve(curve: Curve, prefix: str) -> str:
                 path += f"C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
     arrow = f' marker-end="url(#{prefix}-arrow)"' if curve.arrow else ""
     return f'<path class="graph-edge" d="{path}"{arrow}/>'
-
-
-def round_corners(points: list[tuple[float, float]], radius: float = 8.0) -> str:
-    """Draw straight lines with round corners."""
-    path = ""
-    for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
-        before = min(radius, (abs(x1 - x0) + abs(y1 - y0)) / 2)
-        after = min(radius, (abs(x2 - x1) + abs(y2 - y1)) / 2)
-        ax, ay = toward((x1, y1), (x0, y0), before)
-        bx, by = toward((x1, y1), (x2, y2), after)
-        path += f"L{ax:.1f} {ay:.1f}Q{x1:.1f} {y1:.1f} {bx:.1f} {by:.1f}"
-    return path + f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
 
 
 def toward(start: tuple[float, float], end: tuple[float, float], by: float) -> tuple[float, float]:

@@ -57,7 +57,10 @@ def heatmap(
     heading, names = _titles(title, panels)
 
     scales = list_scales(stack, stretch)
-    columns = min(panels, _across(panels, m))
+    if m > 24 or panels == 4:  # two by two; otherwise a row where they fit, and four at most
+        columns = min(panels, 2)
+    else:
+        columns = panels if panels <= 5 and m <= 8 else min(panels, 4 if panels > 4 else 3)
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
     left = 0.085 * max(map(text_width, target), default=0) + 0.25
@@ -93,7 +96,31 @@ def draw_panel(
 ) -> AxesImage:
     """Draw one matrix with its words, `cell` inches per number, in the colours of its scale."""
     image = axes.imshow(matrix.numpy(), cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="equal")
-    _dress(axes, source, target, name, cell)
+    size = 9.0 if cell >= 0.3 else max(4.5, cell * 34)
+    upright = all(text_width(word) * size / 72 * 0.62 <= cell for word in source)
+    axes.set_xticks(range(len(source)), labels=source, parse_math=False)
+    axes.set_yticks(range(len(target)), labels=target, parse_math=False)
+    axes.tick_params(
+        top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size
+    )
+    for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
+        label.set_fontfamily(fonts())
+    if not upright:
+        for label in axes.get_xticklabels():
+            label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
+    # Thin white lines between cells keep neighbours apart without drawing attention to themselves.
+    axes.set_xticks([j - 0.5 for j in range(1, len(source))], minor=True)
+    axes.set_yticks([i - 0.5 for i in range(1, len(target))], minor=True)
+    if cell >= 0.14:
+        axes.grid(which="minor", color="white", linewidth=1.0)
+    axes.tick_params(which="minor", length=0)
+    for spine in axes.spines.values():
+        spine.set(color=RULE, linewidth=0.8)
+    if name:
+        room = max(12, int(len(source) * cell / 0.085))  # letters that fit under a panel
+        axes.set_xlabel(
+            textwrap.fill(name, room), fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False
+        )
     if cell >= 0.28:
         _write_values(axes, matrix, scale, size=min(8.0, cell * 17.5))
     return image
@@ -172,41 +199,6 @@ def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[s
     if len(title) != panels:
         raise ShapeError(f"title: one title or one for each of {panels} panels was expected, got {len(title)}")
     return "", [str(name) for name in title]
-
-
-def _across(panels: int, m: int) -> int:
-    """Choose how many panels stand side by side: a row where they fit, at most four; four are two by two."""
-    if m > 24 or panels == 4:
-        return 2
-    return panels if panels <= 5 and m <= 8 else 4 if panels > 4 else min(panels, 3)
-
-
-def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: float) -> None:
-    size = 9.0 if cell >= 0.3 else max(4.5, cell * 34)
-    upright = all(text_width(word) * size / 72 * 0.62 <= cell for word in source)
-    axes.set_xticks(range(len(source)), labels=source, parse_math=False)
-    axes.set_yticks(range(len(target)), labels=target, parse_math=False)
-    axes.tick_params(
-        top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size
-    )
-    for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        label.set_fontfamily(fonts())
-    if not upright:
-        for label in axes.get_xticklabels():
-            label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
-    # Thin white lines between cells keep neighbours apart without drawing attention to themselves.
-    axes.set_xticks([j - 0.5 for j in range(1, len(source))], minor=True)
-    axes.set_yticks([i - 0.5 for i in range(1, len(target))], minor=True)
-    if cell >= 0.14:
-        axes.grid(which="minor", color="white", linewidth=1.0)
-    axes.tick_params(which="minor", length=0)
-    for spine in axes.spines.values():
-        spine.set(color=RULE, linewidth=0.8)
-    if name:
-        room = max(12, int(len(source) * cell / 0.085))  # letters that fit under a panel
-        axes.set_xlabel(
-            textwrap.fill(name, room), fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False
-        )
 
 
 def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None:

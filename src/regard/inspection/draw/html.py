@@ -16,6 +16,12 @@ from regard.inspection.draw.graph import STATIC
 from regard.inspection.draw.plot import DARK, svg
 
 STYLE = "\n" + (STATIC / "document.css").read_text(encoding="utf-8")
+# A variable a colour, with its partner for dark paper, where shades of white to dark are turned round.
+LIGHT = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
+PARTNERS = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
+SHADES = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'
+SHADES += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # letters stand on it
+STYLE += f":root {{ {LIGHT} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {PARTNERS} }} {SHADES} }}\n"
 Cell = str | int | float | bool | None
 NUMBER = r"−?[\d,]+(?:\.\d+)?"
 DEVIATING = re.compile(rf"{NUMBER}(?: ± {NUMBER})?(?: ?%)?|–")
@@ -76,7 +82,7 @@ def document(title: str, body: Sequence[str], style: str = "") -> str:
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}{_colour_variables()}{style}</style>",
+        f"<style>{STYLE}{style}</style>",
         "</head>",
     ]
     return "\n".join([*head, "<body>", "<main>", *body, "</main>", "</body>", "</html>", ""])
@@ -92,10 +98,18 @@ def svg_element(plot: Figure, index: int | str, *, alt: str) -> str:
 
     `index` must differ between the figures of a page: the names inside them begin with it.
     """
+
+    def restyle(match: re.Match[str]) -> str:
+        tag = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>plot{index}-", match[0])
+        tag = re.sub(r"(?<=[: ])font: ([0-9.]+)px [^;\"]*", r"font: \1px system-ui, 'DejaVu Sans', sans-serif", tag)
+        for light in DARK:
+            tag = tag.replace(light, f"var(--c{light[1:]})")
+        return tag
+
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(plot), flags=re.DOTALL)
     text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
     # In tags alone: words stay as they are.
-    text = re.sub(r"<[^>]+>", lambda tag: _use_style_colours(tag[0], index), text)
+    text = re.sub(r"<[^>]+>", restyle, text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 
@@ -112,20 +126,3 @@ def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
         f"<caption>{escape(table.caption)}</caption><thead>{row(list(table.columns), 'th')}</thead>"
         f"<tbody>{''.join(row(cells, 'td') for cells in table.text_rows())}</tbody></table></div>{note}"
     )
-
-
-def _use_style_colours(tag: str, index: int | str) -> str:
-    tag = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>plot{index}-", tag)
-    tag = re.sub(r"(?<=[: ])font: ([0-9.]+)px [^;\"]*", r"font: \1px system-ui, 'DejaVu Sans', sans-serif", tag)
-    for light in DARK:
-        tag = tag.replace(light, f"var(--c{light[1:]})")
-    return tag
-
-
-def _colour_variables() -> str:
-    """Define a variable a colour, with its partner for dark paper, where shades of white to dark are turned round."""
-    light = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
-    dark = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
-    shades = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'
-    shades += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # letters stand on it
-    return f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} {shades} }}\n"

@@ -35,7 +35,6 @@ from regard.inspection.collect.exhibit import (
     Gates,
     Numbers,
     View,
-    Walk,
     as_exhibit,
     separate_marks,
 )
@@ -51,6 +50,7 @@ SCRIPTS = (
 )  # fmt: skip
 STYLES = ("look", "drawings", "sections")  # what all share, drawings of attention, other sections and narrow windows
 LEVELS = 255
+LONGEST = 60  # letters of a page's title
 MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
 SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
 LARGE = 250_000  # bytes of a picture, past which a photograph's own format is better than PNG
@@ -103,7 +103,9 @@ def page(
         exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
     style, script = look_style(), look_script()
     data = page_data(exhibits, len(style.encode()) + len(script.encode())) | ({"stretch": True} if stretch else {})
-    title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
+    title = " ".join(exhibits[0].title.encode("utf-8", "replace").decode().split())
+    title = title if len(title) <= LONGEST else title[: LONGEST - 1].rstrip() + "…"
+    title = " · ".join(filter(None, [title, exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     styles = [style, *([GRAPH_STYLE] if any(each.graph is not None for each in exhibits) else [])]
@@ -167,7 +169,10 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         ]
         table["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
     if exhibit.walk is not None:
-        table["walk"] = _walk(exhibit.walk, packed)
+        stages = [vars(each) | {"values": _numbers(each.values, least="-inf")} for each in exhibit.walk.stages]
+        states = [vars(each) | {"values": _numbers(each.values)} for each in exhibit.walk.states]
+        gates = [_gates(each, packed) for each in exhibit.walk.gates]
+        table["walk"] = vars(exhibit.walk) | {"stages": stages, "states": states, "gates": gates}
     if exhibit.dependencies is not None:
         follows = [[head.view, head.head, head.hits, head.back] for head in exhibit.dependencies.follows]
         table["dependencies"] = vars(exhibit.dependencies) | {"follows": follows}
@@ -175,12 +180,6 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
     return table
-
-
-def _walk(walk: Walk, packed: bytearray) -> dict[str, Any]:
-    stages = [vars(each) | {"values": _numbers(each.values, least="-inf")} for each in walk.stages]
-    states = [vars(each) | {"values": _numbers(each.values)} for each in walk.states]
-    return vars(walk) | {"stages": stages, "states": states, "gates": [_gates(each, packed) for each in walk.gates]}
 
 
 def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
@@ -269,11 +268,6 @@ def _rounded(value: Any, least: str | None) -> Any:
     return least if value == -math.inf else _number(value)
 
 
-def _short(text: str, most: int = 60) -> str:
-    text = " ".join(text.encode("utf-8", "replace").decode().split())
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
-
-
 @cache
 def look_style() -> str:
     """Read the style of a page: all its files, in one."""
@@ -313,10 +307,18 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
         key=lambda each: (not each[2], each[3]),
     )
     for table, numbers, _, _ in queue:
-        table["numbers"] = describe(numbers)
+        memory = isinstance(numbers, Addressing)
+        own: dict[str, Any] = (
+            {"score": "memory"} if memory else pick(numbers, "score scale temperature groups formulas")
+        )
+        table["numbers"] = own | {"parts": {}, "left": ""}
     for values in (False, True):
         for table, numbers, _, _ in queue:
-            parts = list_parts(numbers, values)
+            if isinstance(numbers, Addressing):
+                names = [] if values else [field.name for field in fields(Addressing)]
+            else:
+                names = ["values"] if values else list(SMALL)
+            parts = {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
             described = table["numbers"]
             halves = {name: half_planes(tensor) for name, tensor in parts.items()}
             if any(planes is None for planes in halves.values()):
@@ -337,22 +339,6 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
                 whole = [shape[0], 1, shape[1]] if len(shape) == 2 else list(shape)
                 described["parts"][name] = {"at": len(packed), "shape": whole}
                 packed += planes.tobytes()
-
-
-def list_parts(numbers: Numbers | Addressing, values: bool) -> dict[str, Tensor]:
-    """Return the tensors of numbers that are there: the values, or what weights are computed from."""
-    if isinstance(numbers, Addressing):
-        names = [] if values else [field.name for field in fields(Addressing)]
-    else:
-        names = ["values"] if values else list(SMALL)
-    return {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
-
-
-def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
-    """Describe the numbers without their tensors: how they are scored and scaled, and by which formulas."""
-    if isinstance(numbers, Addressing):
-        return {"score": "memory", "parts": {}, "left": ""}
-    return pick(numbers, "score scale temperature groups formulas") | {"parts": {}, "left": ""}
 
 
 def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:

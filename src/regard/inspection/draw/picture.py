@@ -87,7 +87,11 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: b
         texts = list(map(replace_surrogates, side.texts))
         merged = merge(weights, side.words, side.words)[0]
         return draw_dependencies(merged, texts, tree.heads, tree.relations, name, stretch=stretch)
-    (down, names), (across, words) = _units(exhibit, view)
+    if exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written":
+        rows = exhibit.sides.get("read", rows)  # what is read is what a row aligns
+    # Whole where a text looks at itself, so that rows and columns are the same.
+    down, names = units_of(rows, view.weights.shape[1], whole=view.rows == view.columns)
+    across, words = units_of(columns, view.weights.shape[2], whole=True)
     figure = heatmap(merge(weights, down, across), words, names, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, view, each, down, across)
@@ -112,21 +116,6 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     if name is None and first is not None:
         return view, [exhibit.head]
     return view, [0] if count == 1 else list(range(count))
-
-
-# ---- text
-
-
-def _units(exhibit: Exhibit, view: View) -> tuple[Units, Units]:
-    """Return the units of the rows and of the columns.
-
-    The rows are what is read, where that is what a row aligns; whole where a text looks at itself, so that rows and
-    columns are the same.
-    """
-    reads = exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written" and "read" in exhibit.sides
-    rows, columns = exhibit.sides.get("read" if reads else view.rows), exhibit.sides.get(view.columns)
-    _, n, m = view.weights.shape
-    return units_of(rows, n, whole=view.rows == view.columns), units_of(columns, m, whole=True)
 
 
 def _marks(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
