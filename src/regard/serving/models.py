@@ -77,21 +77,20 @@ class ServedModel:
 
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
-        self.actions = frozenset(run.task.actions)
+        self.actions, self.translates = frozenset(run.task.actions), run.can("translate")
         self.check_options = run.engine.check if self.settings.engine != "regard" else accept
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
-        if not (self.reads_pictures and "classify" in self.actions):  # labels of pictures need no words
+        if not (self.reads_pictures and run.can("classify")):  # labels of pictures need no words
             self.tokenizers = run.tokenizers
         self.has_source = run.settings.row.has_source
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
-        self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
+        self.splits = run.sentence_share.single if self.translates else None  # texts into their sentences
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        translates = "translate" in self.actions
-        languages = run_languages.languages_of(run.settings.data, given) if translates else None
-        sources, targets = run_languages.spoken_languages(run.tokenizers) if translates else ((), ())
+        languages = run_languages.languages_of(run.settings.data, given) if self.translates else None
+        sources, targets = run_languages.spoken_languages(run.tokenizers) if self.translates else ((), ())
         self.card = {
             "name": self.name,
             "task": run.settings.task,

@@ -45,11 +45,10 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
     run = SimpleNamespace(folder=folder, settings=SimpleNamespace(data=data))
-    actions = {"translate"} if translates else set()
     known = {"sources": list(many), "targets": list(many)} if many else None
     languages = None if source is None else {"source": source, "targets": list(targets)}
     card = {"languages": languages, "known_languages": known}
-    return SimpleNamespace(name=name, run=run, actions=actions, card=card)
+    return SimpleNamespace(name=name, run=run, translates=translates, card=card)
 
 
 @pytest.fixture

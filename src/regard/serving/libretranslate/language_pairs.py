@@ -49,7 +49,7 @@ class LanguageTable:
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
         profiles: dict[str, list[run_languages.LanguageProfile]] = {}
         for model in models:
-            if "translate" not in model.actions:
+            if not model.translates:
                 continue
             languages, known = model.card["languages"], model.card["known_languages"]
             if known is not None and known["sources"]:
