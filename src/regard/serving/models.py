@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from regard.data import Tokenizers, run_languages, unknown_words
@@ -309,7 +309,3 @@ class Metrics:
             for model in self.models.values():
                 metric.add_metric([model.name], read(model))
             yield metric
-
-    def page(self) -> bytes:
-        """Write all figures."""
-        return generate_latest(self.registry)

@@ -200,7 +200,10 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
     except ConfigError as error:
         raise InvalidValueError(str(error), error.key) from None
-    check_limits(request, options, settings)
+    for name, setting in LIMITS.items():  # a search could do more than this server allows
+        value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
+        if value is not None and value > limit:
+            raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
 
 
@@ -242,14 +245,6 @@ def check_text(name: str, value: Any) -> str:
         message = f"{name}: a lone surrogate, {code}, at character {error.start + 1:,}; expected Unicode text"
         raise InvalidValueError(message, name) from None
     return value
-
-
-def check_limits(request: Any, options: Options, settings: ServeSettings) -> None:
-    """Refuse what this server does not allow, though a search could do it."""
-    for name, setting in LIMITS.items():
-        value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
-        if value is not None and value > limit:
-            raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
 
 
 def log_texts(path: str, table: dict[str, Any]) -> None:

@@ -447,11 +447,19 @@ class Service:
         """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""
         request, files = asked.fields, asked.files
         item: Any = request.text
-        if files:
-            check_picture(request, files)
-        elif not item.strip():
+        if len(files) > 1:
+            raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
+        if files and item:
+            raise InvalidValueError("text: given beside a picture, expected one of them", "text")
+        if files and request.languages != NONE:
+            name = "target_language" if request.source_language is None else "source_language"
+            raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
+        if not files and not item.strip():
             raise InvalidValueError("text: empty, expected a text to look into", "text")
-        self.check_words("target" if files else "text", item, request.target)
+        words, most = len(item.split()) + len((request.target or "").split()), self.settings.look_words
+        if words > most:
+            field = "target" if files else "text"
+            raise TooLargeError(f"{field}: {words:,} words given, expected at most {most:,}", field)
         actions = ("caption", "classify") if files else ("translate", "sample", "classify", "caption")
         model = self.pick(request.model, *actions)
         if files and not model.reads_pictures:
@@ -466,23 +474,6 @@ class Service:
         look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
         answer = {"model": model.name, "page": await model.call(look, request.languages)}
         return answer | ({} if files else {"unknown": model.list_unknown([item])[0]})
-
-    def check_words(self, field: str, *texts: str | None) -> None:
-        """Refuse a text that is too long to be looked into."""
-        words = sum(len((text or "").split()) for text in texts)
-        if words > self.settings.look_words:
-            raise TooLargeError(f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field)
-
-
-def check_picture(request: requests.LookRequest, files: Sequence[requests.File]) -> None:
-    """Refuse what cannot be looked into beside a picture."""
-    if len(files) > 1:
-        raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
-    if request.text:
-        raise InvalidValueError("text: given beside a picture, expected one of them", "text")
-    if request.languages != NONE:
-        name = "target_language" if request.source_language is None else "source_language"
-        raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
 
 
 async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:

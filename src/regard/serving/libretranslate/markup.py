@@ -426,7 +426,7 @@ def make_segment(tokens: Sequence[Token], alone: bool = False) -> Segment | str:
     for token in tokens:
         builder.read(token)
     raw = "".join(token.raw for token in tokens)
-    text = builder.text
+    text = "".join(builder.parts)
     if not any(map(str.isalnum, text)):
         return raw
     before, after = raw[: len(raw) - len(raw.lstrip(SPACE))], raw[len(raw.rstrip(SPACE)) :]
@@ -455,11 +455,6 @@ class TextBuilder:
         self.after_point = False  # nothing but points since the last text, not even a space
         self.joined = False  # neither a word nor a space since the last point
         self.stack = [OpenElement(Token("block", ""))]
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "".join(self.parts)
 
     def add(self, text: str) -> None:
         """Add characters."""

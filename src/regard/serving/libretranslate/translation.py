@@ -75,14 +75,6 @@ async def render_all(
     return render() if plain else await asyncio.to_thread(render)
 
 
-def keep_space(text: str, output: str) -> str:
-    """Put the white space around a text around its translation."""
-    core = text.strip()
-    if not core:
-        return text
-    return text[: len(text) - len(text.lstrip())] + output + text[len(text.rstrip()) :]
-
-
 @dataclass(frozen=True)
 class CueText:
     """A text of a cue, as it is translated, and the number of lines that it has."""
@@ -168,8 +160,11 @@ class PlainText:
         return [self.text]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Write the translation with the empty lines around the text."""
-        return keep_space(self.text, translations[0][0])
+        """Write the translation with the white space around the text."""
+        text = self.text
+        if not text.strip():
+            return text
+        return text[: len(text) - len(text.lstrip())] + translations[0][0] + text[len(text.rstrip()) :]
 
 
 Renderable = PlainText | Subtitles | Document  # what is written again with the translations of its texts
