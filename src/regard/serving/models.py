@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from regard.data import Tokenizers, run_languages, unknown_words
-from regard.decoding import Options, Processes, first_model
+from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer
@@ -78,7 +78,8 @@ class ServedModel:
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
         self.actions, self.translates = frozenset(run.task.actions), run.can("translate")
-        self.check_options = run.engine.check if self.settings.engine != "regard" else accept
+        # Regard's own engine serves all options of a search, or says why not when it begins.
+        self.check_options = run.engine.check if self.settings.engine != "regard" else lambda options: None
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
@@ -216,10 +217,6 @@ class ServedModel:
     def has_moved(self) -> bool:
         """Return whether the best checkpoint is another one than was loaded."""
         return versions(self.folders) != self.version
-
-
-def accept(options: Options) -> None:
-    """Refuse no options of a search: Regard's own serves them all, or says why not when it begins."""
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:

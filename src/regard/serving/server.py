@@ -150,10 +150,7 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
         else:
             start(drain(service, server, say))
 
-    def renew() -> None:
-        start(reload(service, say))
-
-    for name, function in (("SIGTERM", stop), ("SIGINT", stop), ("SIGHUP", renew)):
+    for name, function in (("SIGTERM", stop), ("SIGINT", stop), ("SIGHUP", lambda: start(reload(service, say)))):
         if hasattr(signal, name):
             try:
                 loop.add_signal_handler(getattr(signal, name), function)

@@ -501,7 +501,11 @@ def split_texts(
     whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
     tokens: list[list[int] | None] = []
     for text, own in zip(texts, ids, strict=True):
-        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
+        whole_line = len(own) <= longest and "\n" not in text and "\r" not in text
+        if whole_line and split:  # is it one sentence, with nothing before or after it?
+            found = [each.text for each in sentence_split.source_sentences(text, tags)]
+            whole_line = found in ([], [text])
+        if whole_line:
             whole.append(SplitText(text, (text,), ((sentence_split.Piece(0, len(text), text),),), False))
             tokens.append(own)
             continue
@@ -530,12 +534,6 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None
             found, tag = sentence_split.put_tags([sentence_split.Piece(0, len(fitting), fitting)], tags, tag)
         parts.append(tuple(found) or (sentence_split.Piece(0, 0, ""),))
     return SplitText("\n".join(lines), lines, tuple(parts), shorter)
-
-
-def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
-    """Return whether a line is one sentence, with nothing before or after it."""
-    found = sentence_split.source_sentences(text, tags)
-    return not found or (len(found) == 1 and found[0].text == text)
 
 
 def join_texts(

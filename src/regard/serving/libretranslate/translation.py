@@ -185,19 +185,14 @@ def read_file(name: str, content: bytes, most: int) -> tuple[str, Renderable]:
     if ending not in PARSERS:
         given = show_value(name[-80:])
         raise ProtocolError(400, f"Invalid request: {given} is not supported, expected {', '.join(ENDINGS)}")
-    text = decode(content)
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        raise ProtocolError(400, "Invalid request: the file is not text in UTF-8 or UTF-16") from None
     if len(text) > most:
         raise ProtocolError(400, f"Invalid request: file ({len(text)}) exceeds text limit ({most})")
     return text, PARSERS[ending](text)
-
-
-def decode(content: bytes) -> str:
-    """Decode a file: UTF-8, or UTF-16 with a mark that says so."""
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError:
-        raise ProtocolError(400, "Invalid request: the file is not text in UTF-8 or UTF-16") from None
 
 
 class FileStore:
