@@ -288,9 +288,17 @@ def schema_of(cls: type, settings: ServeSettings) -> dict[str, Any]:
 
 def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSettings) -> dict[str, Any]:
     """Return the schema of one field: its type, its limits, its default and its help."""
-    schema = type_of(hint)
-    if schema.get("type") == "array":
-        schema |= {"maxItems": settings.texts, "minItems": each.metadata.get("min", 0)}
+    plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
+    schema: dict[str, Any]
+    if hint in plain:
+        schema = {"type": plain[hint]}
+    elif get_origin(hint) is Literal:
+        schema = {"type": "string", "enum": list(get_args(hint))}
+    elif get_origin(hint) in (Union, types.UnionType):
+        (real,) = (one for one in get_args(hint) if one is not type(None))
+        schema = {"type": [plain[real], "null"]}
+    else:
+        schema = {"type": "array", "maxItems": settings.texts, "minItems": each.metadata.get("min", 0)}
         schema["items"] = {"type": "string", "maxLength": settings.characters}
     for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
         if key in each.metadata:
@@ -305,19 +313,6 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
     if each.default is not dataclasses.MISSING and each.default not in (None, ()):
         schema["default"] = each.default
     return {**schema, "description": each.metadata.get("help", "")}
-
-
-def type_of(hint: Any) -> dict[str, Any]:
-    """Return the schema of a type."""
-    plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
-    if hint in plain:
-        return {"type": plain[hint]}
-    if get_origin(hint) is Literal:
-        return {"type": "string", "enum": list(get_args(hint))}
-    if get_origin(hint) in (Union, types.UnionType):
-        (real,) = (each for each in get_args(hint) if each is not type(None))
-        return {"type": [plain[real], "null"]}
-    return {"type": "array"}
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,6 @@ class Server(uvicorn.Server):
         self.servers = [self.listener]  # type: ignore[list-item]
         self.started = True
 
-    def hurry(self) -> None:
-        """Give requests that are on their way a moment to arrive."""
-        for connection in list(self.server_state.connections):
-            connection.hurry()  # type: ignore[union-attr]
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `run_server`."""
@@ -161,7 +156,8 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
 async def drain(service: Service, server: Server, say: Callable[[str], None]) -> None:
     """Let requests finish that were admitted, for as long as there is grace."""
     service.draining = True
-    server.hurry()
+    for connection in list(server.server_state.connections):
+        connection.hurry()  # type: ignore[union-attr]
     end = time.monotonic() + service.settings.grace
     in_flight = service.metrics.in_flight._value
     count = int(in_flight.get())

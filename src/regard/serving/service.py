@@ -208,15 +208,6 @@ class Service:
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
         return [outcome for outcome in pending.outcomes if outcome is not None]
 
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Measure a stage of a request."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.metrics.stages.labels(name).observe(time.perf_counter() - start)
-
     @staticmethod
     async def run_in_thread(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
@@ -274,7 +265,7 @@ class Service:
         model.check_options(options)
         if request.alignment or request.replace_unknown or request.coverage:
             translate.check_attention(model.run)
-        with self.stage("prepare"):
+        with self.metrics.stages.labels("prepare").time():
             source, target = tokenizers.source, tokenizers.target
             texts, ids = await self.run_in_thread(
                 sum(map(len, request.texts)) // SENTENCE,
@@ -304,7 +295,7 @@ class Service:
         results: Sequence[SearchResult],
     ) -> dict[str, Any]:
         """Put the outputs of sentences together, with what was asked for beside them."""
-        with self.stage("finish"):
+        with self.metrics.stages.labels("finish").time():
             outputs = [result.outputs for result in results]
             target = model.tokenizers_between(request.languages).target
             if request.alignment or request.replace_unknown or request.coverage:
