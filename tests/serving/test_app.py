@@ -243,6 +243,6 @@ def test_forms_that_are_wrong(served):
 def test_a_fault_has_the_form_of_an_error(caplog, monkeypatch):
     """There should be none; this one is put there."""
     with serve(*stored("transformer"), start=False) as found:
-        monkeypatch.setattr(type(found.service.metrics), "page", lambda self: 1 / 0)
+        monkeypatch.setattr(type(found.service.metrics), "collect", lambda self: 1 / 0)
         assert message(found.get("/metrics"), 500) == "a fault of the server; see its log"
     assert "ZeroDivisionError" in caplog.text

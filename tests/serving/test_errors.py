@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from regard.errors import ArgumentError
-from regard.serving.errors import ApiError, ProtocolError, error_of, is_open_path, is_protocol_path, to_protocol
+from regard.serving.errors import ApiError, ProtocolError, adapt, error_of, is_open_path, is_protocol_path
 
 
 def test_an_unknown_error_is_a_fault_of_the_server():
@@ -29,7 +29,7 @@ def test_an_unknown_error_is_a_fault_of_the_server():
     ],
 )
 def test_statuses(error, status, words):
-    known = to_protocol(error)
+    known = adapt("/translate", error)
     assert known.status == status
     assert list(known.body) == ["error"]
     assert words in known.body["error"]
@@ -37,14 +37,14 @@ def test_statuses(error, status, words):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ApiError(500, "internal", "a fault of the server")])
 def test_a_fault_says_no_more_than_that(error):
-    known = to_protocol(error)
+    known = adapt("/translate", error)
     assert (known.status, str(known)) == (500, "A fault of the server; see its log")
 
 
 def test_headers_say_when_to_try_again():
-    known = to_protocol(ApiError(429, "overloaded", "wait", headers={"Retry-After": "3"}))
+    known = adapt("/translate", ApiError(429, "overloaded", "wait", headers={"Retry-After": "3"}))
     assert known.headers == {"Retry-After": "3"}
-    assert to_protocol(ApiError(401, "unauthorised", "x", headers={"WWW-Authenticate": "Bearer"})).headers == {}
+    assert adapt("/translate", ApiError(401, "unauthorised", "x", headers={"WWW-Authenticate": "Bearer"})).headers == {}
 
 
 def test_paths():

@@ -1,11 +1,13 @@
 """The routes of a server, and how they are described: OpenAPI with examples that can be sent as they stand."""
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from prometheus_client import generate_latest
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -21,7 +23,6 @@ from regard.serving.errors import (
     ApiError,
     InvalidValueError,
     TooLargeError,
-    adapt,
     error_of,
     is_protocol_path,
     respond,
@@ -48,17 +49,13 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
     )
 
     forms = [Depends(close_form)]
-    for kind in (HTTPException, RegardError, *OUT_OF_MEMORY, Exception):  # the guard logs the last
+    for kind in (HTTPException, RegardError, ClientDisconnect, *OUT_OF_MEMORY, Exception):  # the guard logs the last
         app.add_exception_handler(kind, answer_error)
-
-    @app.exception_handler(ClientDisconnect)
-    async def leave(request: Request, error: ClientDisconnect) -> Response:  # while its body was read
-        return Response(status_code=GONE)
 
     async def read(request: Request, cls: type, upload: type | None) -> requests.ActionRequest:
         """Read the fields of a request, and its pictures where it is a form."""
         files: list[requests.File] = []
-        if upload is not None and is_form(request):
+        if upload is not None and request.headers.get("content-type", "").lower().startswith("multipart/"):
             cls, (table, files) = upload, await read_upload(request, service)
         elif cls is upload is requests.CaptionRequest:
             message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
@@ -109,7 +106,8 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
     @app.get("/metrics", **describe_route("metrics", settings))
     async def metrics() -> Response:
-        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        page = generate_latest(service.metrics.registry)
+        return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     add_page(app, settings)
     Routes(app, service, finish, forms)
@@ -126,12 +124,14 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer with an error, in the form of the protocol that the path belongs to."""
+    if isinstance(error, ClientDisconnect):  # while its body was read
+        return Response(status_code=GONE)
     path = request.url.path
     if isinstance(error, HTTPException) and not is_protocol_path(path):
         code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "invalid_request")
         message = f"{request.method} {path}: {str(error.detail).lower()}"
         error = ApiError(error.status_code, code, message, headers=error.headers)
-    return respond(adapt(path, error))
+    return respond(path, error)
 
 
 async def close_form(request: Request) -> AsyncIterator[None]:
@@ -140,11 +140,6 @@ async def close_form(request: Request) -> AsyncIterator[None]:
         yield
     finally:
         await request.close()
-
-
-def is_form(request: Request) -> bool:
-    """Return whether a request is a form with pictures, and not JSON."""
-    return request.headers.get("content-type", "").lower().startswith("multipart/")
 
 
 async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
@@ -158,18 +153,13 @@ async def finish(service: Service, request: Request, work: Coroutine[Any, Any, d
                 return Response(status_code=GONE)
             raise deadline(service)
         answer = task.result()
-        return Response(
-            await service.run_in_thread(len(answer.get("results", ())), dump, answer), media_type="application/json"
-        )
+        dump = functools.partial(json.dumps, answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = await service.run_in_thread(len(answer.get("results", ())), dump)
+        return Response(text, media_type="application/json")
     finally:
         for each in (task, gone):
             each.cancel()
         await asyncio.gather(task, gone, return_exceptions=True)
-
-
-def dump(answer: dict[str, Any]) -> bytes:
-    """Write an answer as JSON."""
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def deadline(service: Service) -> ApiError:
@@ -235,7 +225,11 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
         if not isinstance(value, UploadFile):
             if name in table:
                 raise InvalidValueError(f"{name[:80]}: given twice, expected one value", name[:80])
-            table[name] = read_field(str(value))
+            try:
+                given = json.loads(str(value))
+            except (ValueError, RecursionError):
+                given = None
+            table[name] = given if isinstance(given, bool | int | float) else str(value)
             continue
         if name != "pictures":
             raise InvalidValueError(f"{name[:80]}: no such part, expected pictures", name[:80])
@@ -248,12 +242,3 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     if len(files) > settings.pictures:
         raise TooLargeError(f"pictures: {len(files)} given, expected at most {settings.pictures}", "pictures")
     return table, files
-
-
-def read_field(text: str) -> Any:
-    """Read the value of a form's field: a number, true or false, or a text."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, bool | int | float) else text

@@ -70,11 +70,6 @@ def error_of(error: Exception) -> ApiError | None:
     return None
 
 
-def respond(error: ApiError) -> JSONResponse:
-    """Answer with an error."""
-    return JSONResponse(error.body, error.status, headers=error.headers)
-
-
 # ---- LibreTranslate's form
 
 
@@ -100,8 +95,10 @@ def is_protocol_path(path: str) -> bool:
     return path in PROTOCOL_PATHS or path.startswith(DOWNLOADS)
 
 
-def to_protocol(error: Exception) -> ProtocolError:
-    """Convert an error to LibreTranslate's form."""
+def adapt(path: str, error: Exception) -> ApiError:
+    """Return the answer to an error, in the form of the protocol that a path belongs to."""
+    if not is_protocol_path(path):
+        return error_of(error) or ApiError(500, "internal", FAULT)
     if isinstance(error, ProtocolError):
         return error
     if isinstance(error, HTTPException):
@@ -117,6 +114,7 @@ def to_protocol(error: Exception) -> ProtocolError:
     return ProtocolError(400 if known.status == 422 else known.status, str(known), headers)
 
 
-def adapt(path: str, error: Exception) -> ApiError:
-    """Return the answer to an error, in the form of the protocol that a path belongs to."""
-    return to_protocol(error) if is_protocol_path(path) else error_of(error) or ApiError(500, "internal", FAULT)
+def respond(path: str, error: Exception) -> JSONResponse:
+    """Answer with an error, in the form of the protocol that a path belongs to."""
+    answer = adapt(path, error)
+    return JSONResponse(answer.body, answer.status, headers=answer.headers)

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.serving.connection import REFUSAL
-from regard.serving.errors import FAULT, ApiError, TooLargeError, adapt, is_open_path, is_protocol_path, respond
+from regard.serving.errors import FAULT, ApiError, TooLargeError, is_open_path, is_protocol_path, respond
 from regard.serving.page import FRAME, PAGE
 from regard.serving.requests import ACTIONS
 from regard.serving.service import Service
@@ -108,15 +108,15 @@ class Guard:
                 await self.app(scope, self.limited(scope, headers, receive), send_counted)
         except ApiError as error:
             if not begun:
-                await respond(adapt(scope["path"], error))(scope, receive, send_counted)
+                await respond(scope["path"], error)(scope, receive, send_counted)
         except Exception:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
-                await respond(adapt(scope["path"], ApiError(500, "internal", FAULT)))(scope, receive, send_counted)
+                await respond(scope["path"], ApiError(500, "internal", FAULT))(scope, receive, send_counted)
         except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
             if not begun:
                 stopped = stopping("the server has stopped; ask another one, or try again")
-                await respond(adapt(scope["path"], stopped))(scope, receive, send_counted)
+                await respond(scope["path"], stopped)(scope, receive, send_counted)
         finally:
             metrics.in_flight.dec()
             seconds = time.perf_counter() - start

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from regard.data import Tokenizers, run_languages, unknown_words
-from regard.decoding import Options, Processes, first_model
+from regard.decoding import Processes, first_model
 from regard.errors import ConfigError
 from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer
@@ -77,21 +77,21 @@ class ServedModel:
 
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
-        self.actions = frozenset(run.task.actions)
-        self.check_options = run.engine.check if self.settings.engine != "regard" else accept
+        self.actions, self.translates = frozenset(run.task.actions), run.can("translate")
+        # Regard's own engine serves all options of a search, or says why not when it begins.
+        self.check_options = run.engine.check if self.settings.engine != "regard" else lambda options: None
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
-        if not (self.reads_pictures and "classify" in self.actions):  # labels of pictures need no words
+        if not (self.reads_pictures and run.can("classify")):  # labels of pictures need no words
             self.tokenizers = run.tokenizers
         self.has_source = run.settings.row.has_source
         self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
-        self.splits = run.sentence_share.single if "translate" in self.actions else None  # texts into their sentences
+        self.splits = run.sentence_share.single if self.translates else None  # texts into their sentences
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
-        translates = "translate" in self.actions
-        languages = run_languages.languages_of(run.settings.data, given) if translates else None
-        sources, targets = run_languages.spoken_languages(run.tokenizers) if translates else ((), ())
+        languages = run_languages.languages_of(run.settings.data, given) if self.translates else None
+        sources, targets = run_languages.spoken_languages(run.tokenizers) if self.translates else ((), ())
         self.card = {
             "name": self.name,
             "task": run.settings.task,
@@ -219,10 +219,6 @@ class ServedModel:
         return versions(self.folders) != self.version
 
 
-def accept(options: Options) -> None:
-    """Refuse no options of a search: Regard's own serves them all, or says why not when it begins."""
-
-
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
     """Open the run of a model on a device, for the engine that is to search."""
     run: Run
@@ -310,7 +306,3 @@ class Metrics:
             for model in self.models.values():
                 metric.add_metric([model.name], read(model))
             yield metric
-
-    def page(self) -> bytes:
-        """Write all figures."""
-        return generate_latest(self.registry)

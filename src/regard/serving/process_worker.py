@@ -21,7 +21,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -277,7 +276,9 @@ class Orders:
                     cancelled.append(job)
                     jobs.pop(number, None)
             call = order.call
-        return Order(list(jobs.values()), cancelled, None if call is None else partial(load_and_call, call=call))
+        # Read where it is called: one that cannot be read is that call's error.
+        function = None if call is None else lambda run: ForkingPickler.loads(call)(run)
+        return Order(list(jobs.values()), cancelled, function)
 
     def report(
         self, updates: Iterable[Update], cancelled: Iterable[Job], call: CallOutcome | None, seconds: float
@@ -294,11 +295,6 @@ class Orders:
             call = call._replace(error=portable(call.error))
         report = (ended, written, [job.number for job in cancelled], call, seconds)
         self.connection.send_bytes(bytes(ForkingPickler.dumps(report)))
-
-
-def load_and_call(run: Run, call: bytes) -> Any:
-    """Call a function with a run; one that cannot be read is that call's error."""
-    return ForkingPickler.loads(call)(run)
 
 
 def portable(error: Exception) -> Exception:

@@ -200,7 +200,10 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
     except ConfigError as error:
         raise InvalidValueError(str(error), error.key) from None
-    check_limits(request, options, settings)
+    for name, setting in LIMITS.items():  # a search could do more than this server allows
+        value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
+        if value is not None and value > limit:
+            raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
 
 
@@ -244,14 +247,6 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
-def check_limits(request: Any, options: Options, settings: ServeSettings) -> None:
-    """Refuse what this server does not allow, though a search could do it."""
-    for name, setting in LIMITS.items():
-        value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
-        if value is not None and value > limit:
-            raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
-
-
 def log_texts(path: str, table: dict[str, Any]) -> None:
     """Write the fields of a request into the log, without what may be a key, however deep it is."""
     try:
@@ -293,9 +288,17 @@ def schema_of(cls: type, settings: ServeSettings) -> dict[str, Any]:
 
 def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSettings) -> dict[str, Any]:
     """Return the schema of one field: its type, its limits, its default and its help."""
-    schema = type_of(hint)
-    if schema.get("type") == "array":
-        schema |= {"maxItems": settings.texts, "minItems": each.metadata.get("min", 0)}
+    plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
+    schema: dict[str, Any]
+    if hint in plain:
+        schema = {"type": plain[hint]}
+    elif get_origin(hint) is Literal:
+        schema = {"type": "string", "enum": list(get_args(hint))}
+    elif get_origin(hint) in (Union, types.UnionType):
+        (real,) = (one for one in get_args(hint) if one is not type(None))
+        schema = {"type": [plain[real], "null"]}
+    else:
+        schema = {"type": "array", "maxItems": settings.texts, "minItems": each.metadata.get("min", 0)}
         schema["items"] = {"type": "string", "maxLength": settings.characters}
     for key, word in (("least", "minimum"), ("most", "maximum"), ("above", "exclusiveMinimum")):
         if key in each.metadata:
@@ -310,19 +313,6 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
     if each.default is not dataclasses.MISSING and each.default not in (None, ()):
         schema["default"] = each.default
     return {**schema, "description": each.metadata.get("help", "")}
-
-
-def type_of(hint: Any) -> dict[str, Any]:
-    """Return the schema of a type."""
-    plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
-    if hint in plain:
-        return {"type": plain[hint]}
-    if get_origin(hint) is Literal:
-        return {"type": "string", "enum": list(get_args(hint))}
-    if get_origin(hint) in (Union, types.UnionType):
-        (real,) = (each for each in get_args(hint) if each is not type(None))
-        return {"type": [plain[real], "null"]}
-    return {"type": "array"}
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,6 @@ class Server(uvicorn.Server):
         self.servers = [self.listener]  # type: ignore[list-item]
         self.started = True
 
-    def hurry(self) -> None:
-        """Give requests that are on their way a moment to arrive."""
-        for connection in list(self.server_state.connections):
-            connection.hurry()  # type: ignore[union-attr]
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `run_server`."""
@@ -104,7 +99,8 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
         if listening.done():
             listening.result()
             return
-        address = address_of(server)
+        host, port = server.listener.sockets[0].getsockname()[:2]  # port 0 is another one by now
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         say(f"listening on {address}; opening {', '.join(service.folders)}")
         if most < settings.connections:
             fewer = f"at most {most:,} connections, not {settings.connections:,}"
@@ -121,8 +117,10 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
                 languages = model.card["languages"]
                 pair = f", {languages['source']} to {', '.join(languages['targets'])}" if languages else ""
                 say(f"{model.name}: {model.card['task']}{pair}, {model.card['kind']}, step {model.card['step']:,}")
-            for line in describe_left_out(service):
-                say(line)
+            if names := LanguageTable(service.models.values()).unknown:
+                verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
+                left_out = f"{', '.join(names)} {verb} not at /translate: {whose} languages are not known"
+                say(f"{left_out}; give them with --languages {names[0]}=en-de")
             say(f"ready: {address} in a browser, {address}/v1 for programs (Ctrl-C stops)")
             if show is not None:
                 await asyncio.to_thread(show, address)
@@ -130,24 +128,6 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
         opening.cancel()
         service.close()
         service.end_processes(END)
-
-
-def describe_left_out(service: Service) -> list[str]:
-    """Say which models LibreTranslate's routes leave out, in one line; none where there are none."""
-    names = LanguageTable(service.models.values()).unknown
-    if not names:
-        return []
-    verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
-    return [
-        f"{', '.join(names)} {verb} not at /translate: {whose} languages are not known; give them with "
-        f"--languages {names[0]}=en-de"
-    ]
-
-
-def address_of(server: Server) -> str:
-    """Return the address that the server listens on: port 0 is another one by now."""
-    host, port = server.listener.sockets[0].getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def handle_signals(service: Service, server: Server, say: Callable[[str], None]) -> None:
@@ -165,10 +145,7 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
         else:
             start(drain(service, server, say))
 
-    def renew() -> None:
-        start(reload(service, say))
-
-    for name, function in (("SIGTERM", stop), ("SIGINT", stop), ("SIGHUP", renew)):
+    for name, function in (("SIGTERM", stop), ("SIGINT", stop), ("SIGHUP", lambda: start(reload(service, say)))):
         if hasattr(signal, name):
             try:
                 loop.add_signal_handler(getattr(signal, name), function)
@@ -179,7 +156,8 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
 async def drain(service: Service, server: Server, say: Callable[[str], None]) -> None:
     """Let requests finish that were admitted, for as long as there is grace."""
     service.draining = True
-    server.hurry()
+    for connection in list(server.server_state.connections):
+        connection.hurry()  # type: ignore[union-attr]
     end = time.monotonic() + service.settings.grace
     in_flight = service.metrics.in_flight._value
     count = int(in_flight.get())

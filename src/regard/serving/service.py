@@ -208,15 +208,6 @@ class Service:
         self.metrics.stages.labels("search").observe(time.perf_counter() - start - waited)
         return [outcome for outcome in pending.outcomes if outcome is not None]
 
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Measure a stage of a request."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.metrics.stages.labels(name).observe(time.perf_counter() - start)
-
     @staticmethod
     async def run_in_thread(size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
@@ -274,7 +265,7 @@ class Service:
         model.check_options(options)
         if request.alignment or request.replace_unknown or request.coverage:
             translate.check_attention(model.run)
-        with self.stage("prepare"):
+        with self.metrics.stages.labels("prepare").time():
             source, target = tokenizers.source, tokenizers.target
             texts, ids = await self.run_in_thread(
                 sum(map(len, request.texts)) // SENTENCE,
@@ -304,7 +295,7 @@ class Service:
         results: Sequence[SearchResult],
     ) -> dict[str, Any]:
         """Put the outputs of sentences together, with what was asked for beside them."""
-        with self.stage("finish"):
+        with self.metrics.stages.labels("finish").time():
             outputs = [result.outputs for result in results]
             target = model.tokenizers_between(request.languages).target
             if request.alignment or request.replace_unknown or request.coverage:
@@ -447,11 +438,19 @@ class Service:
         """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""
         request, files = asked.fields, asked.files
         item: Any = request.text
-        if files:
-            check_picture(request, files)
-        elif not item.strip():
+        if len(files) > 1:
+            raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
+        if files and item:
+            raise InvalidValueError("text: given beside a picture, expected one of them", "text")
+        if files and request.languages != NONE:
+            name = "target_language" if request.source_language is None else "source_language"
+            raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
+        if not files and not item.strip():
             raise InvalidValueError("text: empty, expected a text to look into", "text")
-        self.check_words("target" if files else "text", item, request.target)
+        words, most = len(item.split()) + len((request.target or "").split()), self.settings.look_words
+        if words > most:
+            field = "target" if files else "text"
+            raise TooLargeError(f"{field}: {words:,} words given, expected at most {most:,}", field)
         actions = ("caption", "classify") if files else ("translate", "sample", "classify", "caption")
         model = self.pick(request.model, *actions)
         if files and not model.reads_pictures:
@@ -466,23 +465,6 @@ class Service:
         look = functools.partial(collect_page, item=item, target=request.target, table=dict(asked.given))
         answer = {"model": model.name, "page": await model.call(look, request.languages)}
         return answer | ({} if files else {"unknown": model.list_unknown([item])[0]})
-
-    def check_words(self, field: str, *texts: str | None) -> None:
-        """Refuse a text that is too long to be looked into."""
-        words = sum(len((text or "").split()) for text in texts)
-        if words > self.settings.look_words:
-            raise TooLargeError(f"{field}: {words:,} words given, expected at most {self.settings.look_words:,}", field)
-
-
-def check_picture(request: requests.LookRequest, files: Sequence[requests.File]) -> None:
-    """Refuse what cannot be looked into beside a picture."""
-    if len(files) > 1:
-        raise InvalidValueError(f"pictures: {len(files)} given, expected one to look into", "pictures")
-    if request.text:
-        raise InvalidValueError("text: given beside a picture, expected one of them", "text")
-    if request.languages != NONE:
-        name = "target_language" if request.source_language is None else "source_language"
-        raise InvalidValueError(f"{name}: given beside a picture, which is in no language", name)
 
 
 async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -510,7 +492,11 @@ def split_texts(
     whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
     tokens: list[list[int] | None] = []
     for text, own in zip(texts, ids, strict=True):
-        if len(own) <= longest and "\n" not in text and "\r" not in text and (not split or is_sentence(text, tags)):
+        whole_line = len(own) <= longest and "\n" not in text and "\r" not in text
+        if whole_line and split:  # is it one sentence, with nothing before or after it?
+            found = [each.text for each in sentence_split.source_sentences(text, tags)]
+            whole_line = found in ([], [text])
+        if whole_line:
             whole.append(SplitText(text, (text,), ((sentence_split.Piece(0, len(text), text),),), False))
             tokens.append(own)
             continue
@@ -539,12 +525,6 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None
             found, tag = sentence_split.put_tags([sentence_split.Piece(0, len(fitting), fitting)], tags, tag)
         parts.append(tuple(found) or (sentence_split.Piece(0, 0, ""),))
     return SplitText("\n".join(lines), lines, tuple(parts), shorter)
-
-
-def is_sentence(text: str, tags: Sequence[str] = ()) -> bool:
-    """Return whether a line is one sentence, with nothing before or after it."""
-    found = sentence_split.source_sentences(text, tags)
-    return not found or (len(found) == 1 and found[0].text == text)
 
 
 def join_texts(

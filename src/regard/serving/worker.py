@@ -251,7 +251,13 @@ def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
     engine = Engine(run.model, longest_source(run), settings.precision, settings.memory, search)
     cuda = torch.cuda.device(engine.device) if engine.device.type == "cuda" else contextlib.nullcontext()
     with cuda, pack_weights(), torch.no_grad():
-        engine.warm(example_of(run))
+        example: Any = None  # a source to search before the first request, where the run searches
+        if run.can("caption"):
+            side = run.settings.data.image_size
+            example = torch.zeros(3, side, side, dtype=torch.uint8)
+        elif run.can("translate") or run.can("sample"):
+            example = [3, 4, 5]
+        engine.warm(example)
         yield engine
 
 
@@ -262,14 +268,6 @@ def longest_source(run: Run) -> int:
     """Return the most tokens of a source that the run's model takes."""
     longest, limit = run.settings.data.longest, run.model.limit
     return longest if limit is None else min(longest, limit)
-
-
-def example_of(run: Run) -> Any:
-    """Return a source to search once before the first request; None where the run searches nothing."""
-    if run.can("caption"):
-        side = run.settings.data.image_size
-        return torch.zeros(3, side, side, dtype=torch.uint8)
-    return [3, 4, 5] if run.can("translate") or run.can("sample") else None
 
 
 def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tuple[str, ...]]) -> T:

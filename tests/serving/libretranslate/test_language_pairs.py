@@ -12,9 +12,7 @@ from regard.serving.libretranslate.language_pairs import (
     LanguagePair,
     LanguageTable,
     as_detection,
-    find_tag,
     language_name,
-    same_language,
 )
 
 
@@ -36,8 +34,9 @@ def test_every_code_is_of_two_or_three_letters_and_every_name_is_one():
 
 
 def test_codes_that_mean_the_same():
-    assert same_language("PT-br", "pt_BR")
-    assert not same_language("pt", "pt_BR")
+    table = LanguageTable([model("a", "en", ["pt_BR", "pt"])])
+    assert table.find_code("PT-br") == "pt_BR"
+    assert table.find_code("pt") == "pt"
 
 
 def model(name, source, targets, folder=STORED, tags=(), translates=True, many=()):
@@ -45,11 +44,10 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
     run = SimpleNamespace(folder=folder, settings=SimpleNamespace(data=data))
-    actions = {"translate"} if translates else set()
     known = {"sources": list(many), "targets": list(many)} if many else None
     languages = None if source is None else {"source": source, "targets": list(targets)}
     card = {"languages": languages, "known_languages": known}
-    return SimpleNamespace(name=name, run=run, actions=actions, card=card)
+    return SimpleNamespace(name=name, run=run, translates=translates, card=card)
 
 
 @pytest.fixture
@@ -103,10 +101,8 @@ def test_the_first_model_of_a_pair_serves_it():
 
 
 def test_the_tag_of_a_language():
-    data = model("a", "en", [], tags=["<2de>", ">>fra<<"]).run.settings.data
-    assert find_tag(data, "de") == "<2de>"
-    assert find_tag(data, "fra") == ">>fra<<"
-    assert find_tag(data, "it") is None
+    table = LanguageTable([model("a", "en", ["de", "fra", "it"], tags=["<2de>", ">>fra<<"])])
+    assert [(pair.target, pair.tag) for pair in table.pairs] == [("de", "<2de>"), ("fra", ">>fra<<"), ("it", None)]
 
 
 def test_detection(profiled):

@@ -18,7 +18,6 @@ from regard.serving.libretranslate.translation import (
     PlainText,
     Subtitles,
     clean_name,
-    keep_space,
     parse_srt,
     read_file,
     render_all,
@@ -61,10 +60,8 @@ def server():
 
 
 def test_the_space_around_a_text_is_kept():
-    assert keep_space(" \n a b\t", "c") == " \n c\t"
-    assert keep_space("a", "b") == "b"
-    assert keep_space("", "b") == ""
-    assert keep_space(" \n", "b") == " \n"
+    for text, expected in ((" \n a b\t", " \n c\t"), ("a", "c"), ("", ""), (" \n", " \n")):
+        assert PlainText(text).render([("c", ())]) == expected
 
 
 def test_links_are_those_of_the_service(server):

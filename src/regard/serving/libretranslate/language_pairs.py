@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from regard.data import DataSettings, run_languages
+from regard.data import run_languages
 from regard.serving.models import ServedModel
 
 NAMES: dict[str, str] = tomllib.loads(
@@ -22,11 +22,6 @@ def language_name(code: str) -> str:
     if name is None:
         return code
     return f"{name} ({rest})" if rest else name
-
-
-def same_language(given: str, code: str) -> bool:
-    """Return whether a code that somebody gives means this language: pt-BR is pt_BR, and pt if there is no other."""
-    return given.replace("_", "-").lower() == code.replace("_", "-").lower()
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class LanguageTable:
         self.unknown: list[str] = []  # models that translate, and do not say between which languages
         profiles: dict[str, list[run_languages.LanguageProfile]] = {}
         for model in models:
-            if "translate" not in model.actions:
+            if not model.translates:
                 continue
             languages, known = model.card["languages"], model.card["known_languages"]
             if known is not None and known["sources"]:
@@ -62,20 +57,17 @@ class LanguageTable:
             if own.source is not None:
                 profiles.setdefault(source, []).append(own.source)
             for target in languages["targets"]:
-                tag = find_tag(data, target)
+                asking = (each.tag for each in data.corpora if each.tag)
+                tag = next((each for each in asking if run_languages.tag_language(each) == target), None)
                 self.pairs.append(LanguagePair(model.name, source, target, tag))
                 if (tag or "") in own.targets:
                     profiles.setdefault(target, []).append(own.targets[tag or ""])
         self.profiles = {language: run_languages.merge_profiles(each) for language, each in profiles.items()}
-        self.codes = self.list_codes()
-
-    def list_codes(self) -> list[str]:
-        """List all languages, sources first, each once."""
         sources, targets = [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
         for more, others in self.many.values():
             sources += more
             targets += others
-        return list(dict.fromkeys([*sources, *targets]))
+        self.codes = list(dict.fromkeys([*sources, *targets]))  # of all languages, sources first
 
     def targets(self, source: str) -> list[str]:
         """List the languages that a text in this one can be had in, its own among them."""
@@ -86,11 +78,10 @@ class LanguageTable:
 
     def find_code(self, given: str) -> str | None:
         """Find the language that a code means: with another case or dash, or the only one of these letters."""
-        codes = self.codes
-        exact = [code for code in codes if same_language(given, code)]
-        letters = given.replace("_", "-").partition("-")[0].lower()
-        near = [code for code in codes if code.replace("_", "-").partition("-")[0].lower() == letters]
-        return exact[0] if exact else near[0] if len(near) == 1 else None
+        given = given.replace("_", "-").lower()
+        plain = [(code.replace("_", "-").lower(), code) for code in self.codes]
+        near = [code for name, code in plain if name.partition("-")[0] == given.partition("-")[0]]
+        return next((code for name, code in plain if name == given), near[0] if len(near) == 1 else None)
 
     def find_pair(self, source: str, target: str) -> LanguagePair | None:
         """Find the first model that translates between two languages."""
@@ -114,13 +105,6 @@ class LanguageTable:
             if code in sources or (code == target and confidence >= CERTAIN):
                 return code, confidence
         return found[0]
-
-
-def find_tag(data: DataSettings, target: str) -> str | None:
-    """Find the tag of a run's corpora that asks for a language, if they have tags."""
-    return next(
-        (corpus.tag for corpus in data.corpora if corpus.tag and run_languages.tag_language(corpus.tag) == target), None
-    )
 
 
 def as_detection(found: tuple[str, float]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import html
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from regard.serving.libretranslate.tag_placement import Element, Link, Node, Point, place_tags
@@ -414,8 +414,18 @@ class OpenElement:
 
 
 def make_segments(tokens: Sequence[Token], nested: bool) -> list[Segment | str]:
-    """Make segments of inline tokens: one where all tags are nested, else one of each text between two tags."""
-    if nested and are_nested(tokens):
+    """Make segments of inline tokens: one where all tags are nested, else one of each text between two tags.
+
+    Nested: every tag has its partner, and not too many are open at once.
+    """
+    opened: list[str] = []
+    for token in tokens:
+        if token.kind == "start":
+            opened.append(token.name)
+        elif token.kind == "end":
+            nested = nested and bool(opened) and opened.pop() == token.name
+        nested = nested and len(opened) <= NESTED
+    if nested and not opened:
         return [make_segment(tokens)] if tokens else []
     return [make_segment([token], alone=True) if token.kind == "text" else token.raw for token in tokens]
 
@@ -426,24 +436,11 @@ def make_segment(tokens: Sequence[Token], alone: bool = False) -> Segment | str:
     for token in tokens:
         builder.read(token)
     raw = "".join(token.raw for token in tokens)
-    text = builder.text
+    text = "".join(builder.parts)
     if not any(map(str.isalnum, text)):
         return raw
     before, after = raw[: len(raw) - len(raw.lstrip(SPACE))], raw[len(raw.rstrip(SPACE)) :]
     return Segment(text, tuple(builder.stack[0].nodes), before, after, raw if alone else "")
-
-
-def are_nested(tokens: Sequence[Token]) -> bool:
-    """Return whether every tag has its partner, properly nested and not too deep."""
-    stack: list[str] = []
-    for token in tokens:
-        if token.kind == "start":
-            stack.append(token.name)
-        elif token.kind == "end" and (not stack or stack.pop() != token.name):
-            return False
-        if len(stack) > NESTED:
-            return False
-    return not stack
 
 
 class TextBuilder:
@@ -455,11 +452,6 @@ class TextBuilder:
         self.after_point = False  # nothing but points since the last text, not even a space
         self.joined = False  # neither a word nor a space since the last point
         self.stack = [OpenElement(Token("block", ""))]
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "".join(self.parts)
 
     def add(self, text: str) -> None:
         """Add characters."""
@@ -482,8 +474,9 @@ class TextBuilder:
         text = re.sub(rf"[{SPACE}]+", " ", html.unescape(raw))
         core = text.strip(" ")
         self.stack[-1].raw.append(raw)
-        if text.startswith(" ") and self.after_point:
-            self.mark_after()
+        nodes = self.stack[-1].nodes
+        if text.startswith(" ") and self.after_point and nodes and isinstance(nodes[-1], Point):
+            nodes[-1] = replace(nodes[-1], after=True)  # a space follows it
         self.after_point = self.after_point and not text
         self.space |= text.startswith(" ")
         self.joined = self.joined and not text.startswith(" ")
@@ -505,13 +498,6 @@ class TextBuilder:
         self.stack[-1].nodes.append(Point(raw, self.length, before=self.space))
         self.stack[-1].raw.append(raw)
         self.after_point = self.joined = True
-
-    def mark_after(self) -> None:
-        """Note that a space follows the last point."""
-        nodes = self.stack[-1].nodes
-        if nodes and isinstance(nodes[-1], Point):
-            last = nodes[-1]
-            nodes[-1] = Point(last.raw, last.at, last.before, after=True)
 
     def close(self, token: Token) -> None:
         """Close the element that was opened last; one without words is a point."""

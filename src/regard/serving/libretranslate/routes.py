@@ -32,6 +32,7 @@ FIELDS = {  # of routes that take some
     "detect": ("q",),
     "suggest": ("q", "source", "target", "s"),
 }
+SEVERAL = ("translate",)  # routes that are described as taking several texts
 
 
 class Routes:
@@ -282,15 +283,9 @@ def read_form(body: bytes) -> dict[str, Any]:
         pairs = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
     except ValueError:
         raise ProtocolError(400, "Invalid request: the body is neither JSON nor a form in UTF-8") from None
-    return {
-        name: [normalise_lines(each) for each in values] if len(values) > 1 else normalise_lines(values[0])
-        for name, values in pairs.items()
-    }
-
-
-def normalise_lines(text: str) -> str:
-    """Write the ends of lines as a text does: a form has two characters for each."""
-    return text.replace("\r\n", "\n")
+    # A form has two characters for each end of a line.
+    fields = {name: [value.replace("\r\n", "\n") for value in values] for name, values in pairs.items()}
+    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
@@ -300,7 +295,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
+        bodies["application/json"] = schema_of_body(name, settings, many=name in SEVERAL)
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":

@@ -75,14 +75,6 @@ async def render_all(
     return render() if plain else await asyncio.to_thread(render)
 
 
-def keep_space(text: str, output: str) -> str:
-    """Put the white space around a text around its translation."""
-    core = text.strip()
-    if not core:
-        return text
-    return text[: len(text) - len(text.lstrip())] + output + text[len(text.rstrip()) :]
-
-
 @dataclass(frozen=True)
 class CueText:
     """A text of a cue, as it is translated, and the number of lines that it has."""
@@ -168,8 +160,11 @@ class PlainText:
         return [self.text]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Write the translation with the empty lines around the text."""
-        return keep_space(self.text, translations[0][0])
+        """Write the translation with the white space around the text."""
+        text = self.text
+        if not text.strip():
+            return text
+        return text[: len(text) - len(text.lstrip())] + translations[0][0] + text[len(text.rstrip()) :]
 
 
 Renderable = PlainText | Subtitles | Document  # what is written again with the translations of its texts
@@ -190,19 +185,14 @@ def read_file(name: str, content: bytes, most: int) -> tuple[str, Renderable]:
     if ending not in PARSERS:
         given = show_value(name[-80:])
         raise ProtocolError(400, f"Invalid request: {given} is not supported, expected {', '.join(ENDINGS)}")
-    text = decode(content)
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        raise ProtocolError(400, "Invalid request: the file is not text in UTF-8 or UTF-16") from None
     if len(text) > most:
         raise ProtocolError(400, f"Invalid request: file ({len(text)}) exceeds text limit ({most})")
     return text, PARSERS[ending](text)
-
-
-def decode(content: bytes) -> str:
-    """Decode a file: UTF-8, or UTF-16 with a mark that says so."""
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError:
-        raise ProtocolError(400, "Invalid request: the file is not text in UTF-8 or UTF-16") from None
 
 
 class FileStore:
