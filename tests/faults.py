@@ -36,18 +36,18 @@ class Fault(NamedTuple):
 UPDATE, SEARCH = "training/test_update.py", "decoding/test_replay.py"
 HOST = [
     Fault(
-        "training/replay.py",
+        "training/cuda_graphs.py",
         "len(self.graphs) >= self.most or",
         "len(self.graphs) > self.most or",
-        "training/test_replay.py",
+        "training/test_cuda_graphs.py",
     ),
     Fault(
-        "training/replay.py",
+        "training/cuda_graphs.py",
         "if ended and is_out_of_memory(problem):",
         "if is_out_of_memory(problem):",
-        "training/test_replay.py",
+        "training/test_cuda_graphs.py",
     ),
-    Fault("training/replay.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
+    Fault("training/cuda_graphs.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
     Fault("training/loop.py", " or call_records.has_hooks(self.objective)", "", UPDATE),
     Fault("training/loop.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
     Fault(
@@ -132,16 +132,16 @@ HOST = [
         "kernels/operations/test_mixed_precision.py",
     ),
     Fault(
-        "tasks/sizes.py",
+        "tasks/memory.py",
         "share).bit_length() - 1))",
         "share).bit_length()))",
-        "tasks/test_sizes.py",
+        "tasks/test_memory.py",
     ),
     Fault(
-        "tasks/sizes.py",
+        "tasks/memory.py",
         "(processes if given.shard else 1)",
         "processes",
-        "tasks/test_sizes.py",
+        "tasks/test_memory.py",
     ),
 ]
 

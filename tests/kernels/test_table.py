@@ -229,7 +229,7 @@ def test_the_tables_of_all_works():
     import regard.decoding.replay
     import regard.models.lstmn
     import regard.models.rnnsearch
-    import regard.training.replay  # noqa: F401
+    import regard.training.cuda_graphs  # noqa: F401
 
     assert {"attention", "stack", "step of a search", "search", "update", "dropout", "linear"} <= {*table.TABLES}
     for work in table.TABLES.values():

@@ -24,7 +24,7 @@ from regard.machine import memory
 from regard.models import KINDS
 from regard.report import train_and_report
 from regard.tasks import read_settings
-from regard.tasks.sizes import count_weights
+from regard.tasks.memory import count_weights
 from regard.training import metrics, run_folder
 from regard.training.metrics import Trackers
 

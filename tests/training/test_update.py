@@ -17,11 +17,11 @@ from training.cases import Said, stepped, weights
 from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
+from regard.training.cuda_graphs import Replay, batch_tensors, describe_path, not_replayed, plan_updates
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, attempt_in_parts, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
-from regard.training.replay import Replay, batch_tensors, describe_path, not_replayed, plan_updates
 from regard.training.task import Loss, Position, Prefetch, Task
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

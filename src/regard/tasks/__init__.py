@@ -13,6 +13,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.tasks import baseline, caption, classify, evaluation, language_model, translate
     from regard.tasks.forcing import Candidate, ForcedExample, Item, Side, Tree
+    from regard.tasks.memory import check_sizes
     from regard.tasks.plan import labels_of, tokenizers_of
     from regard.tasks.run_start import Started, check_data, dry_run, missing_files, start, write_config
     from regard.tasks.settings import (
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         read_settings,
         set_by_hand,
     )
-    from regard.tasks.sizes import check_sizes
     from regard.tasks.summary import CARD, ON_CARD, find_runs, record_command, require_run, summarise
     from regard.tasks.table import TASKS
     from regard.tasks.task import (

@@ -31,8 +31,8 @@ from regard.io import reading
 from regard.machine import MPS
 from regard.models import KINDS
 from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
+from regard.tasks.memory import check_batches, check_run_sizes, check_weights, token_budget
 from regard.tasks.settings import Settings, complete_run_table, leave_open
-from regard.tasks.sizes import check_batches, check_run_sizes, check_weights, token_budget
 from regard.tasks.task import PICTURES, RunTask, prepare_data, vocabulary_sizes
 
 HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text

@@ -5,8 +5,8 @@ they count together, so that the update is the same however many processes share
 drawn from a generator that is seeded anew by (seed, step, process): with the step, the place in the stream, the weights
 and the optimiser's state, a resumed run is the run that was not stopped, bit by bit.
 
-An update is eager, replayed as a graph (`regard.training.replay`), or redone in smaller parts where memory runs out.
-The three give the same weights: a replayed update equals the eager one bit by bit, and a batch in parts has the same
+An update is eager, replayed (`regard.training.cuda_graphs`), or redone in smaller parts where memory runs out. The
+three give the same weights: a replayed update equals the eager one bit by bit, and a batch in parts has the same
 gradient but for rounding. What changes from update to update (the rate, what losses are divided by) is in the device's
 memory, where a replay reads it, and the sums of the losses stay there until they are recorded, so that nothing waits
 for the device.
@@ -33,11 +33,11 @@ from regard.kernels import mixed_precision
 from regard.machine import is_out_of_memory, wide_dtype
 from regard.training.adapters import adapters_of, describe_adapters, merge_adapters
 from regard.training.checkpoint import step_name
+from regard.training.cuda_graphs import CudaCapture, Replay, describe_path, forbid_waits, not_replayed, plan_updates
 from regard.training.distributed import Group, allow_tf32, describe_device, gather_full, uses_bf16
 from regard.training.folder import claim
 from regard.training.metrics import Metrics, mean_losses, metric_name, read_records
 from regard.training.progress import Progress
-from regard.training.replay import CudaCapture, Replay, describe_path, forbid_waits, not_replayed, plan_updates
 from regard.training.schedule import StopCriteria, Timetable, rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.task import Prefetch, Share, Task

@@ -22,9 +22,8 @@ from regard.config import read
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.models import KINDS, build
 from regard.run import load
-from regard.tasks import sizes
-from regard.tasks.settings import read_settings
-from regard.tasks.sizes import (
+from regard.tasks import memory
+from regard.tasks.memory import (
     CPU_TOKENS,
     DOCUMENT_TOKENS,
     LEAST_TOKENS,
@@ -39,6 +38,7 @@ from regard.tasks.sizes import (
     make_worst_batch,
     token_budget,
 )
+from regard.tasks.settings import read_settings
 from regard.training import weight_files
 
 HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]
@@ -53,7 +53,7 @@ def integers(kind: str) -> list[str]:
 LITTLE = {"stages"}  # of which there are never more than a handful: each doubles the widths
 
 
-def memory() -> int:
+def peak_memory() -> int:
     """The most that this process has taken, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)
 
@@ -74,7 +74,7 @@ def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
     run = make_run(tmp_path / "run", kind)
     whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     load(run)
-    before = memory()
+    before = peak_memory()
     for option in integers(kind):
         for value in values if option not in LITTLE else [5, 6]:
             enlarge(run, option, value)
@@ -83,7 +83,7 @@ def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
                 load(run)
             assert torch.is_grad_enabled()
             assert time.perf_counter() - start < 5, (option, value)
-            assert memory() - before < 300, (option, value)
+            assert peak_memory() - before < 300, (option, value)
             for path, content in whole.items():
                 path.write_bytes(content)
     load(run)
@@ -130,7 +130,7 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
     own = weight_files.weights_of(build(kind, config, 1000, 1000))
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
     numbers = sum(math.prod(shape) for shape in shapes.values())
-    with sizes.limit_parts(len(shapes) // 2, numbers // 2):
+    with memory.limit_parts(len(shapes) // 2, numbers // 2):
         build(kind, config, 1000, 1000)
     found = check_sizes(lambda: build(kind, config, 1000, 1000), config, shapes, config_path="c", weights_path="w")
     assert {name: tuple(tensor.shape) for name, tensor in weight_files.weights_of(found).items()} == shapes
@@ -147,11 +147,11 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
     ],
 )
 def test_it_stops_at_the_first_part_too_many(build, what):
-    with pytest.raises(sizes.TooManyError, match=what), sizes.limit_parts(3, 100):
+    with pytest.raises(memory.TooManyError, match=what), memory.limit_parts(3, 100):
         build()
     build_others = threading.Thread(target=lambda: built.append(nn.Linear(2**21, 1)))
     built = []
-    with sizes.limit_parts(3, 100):  # another thread's models are its own
+    with memory.limit_parts(3, 100):  # another thread's models are its own
         build_others.start()
         build_others.join()
     assert built
@@ -160,7 +160,7 @@ def test_it_stops_at_the_first_part_too_many(build, what):
 def test_wherever_it_stops_torch_is_as_it_was():
     config = KINDS["transformer"].config(**SMALL["transformer"])
     for weights in range(0, 60, 2):
-        with contextlib.suppress(sizes.TooManyError), sizes.limit_parts(weights - 4 * sizes.SOME, 10**6):
+        with contextlib.suppress(memory.TooManyError), memory.limit_parts(weights - 4 * memory.SOME, 10**6):
             build("transformer", config, 14, 14)
         assert torch.is_grad_enabled()
     assert build("transformer", config, 14, 14).readout.weight.requires_grad
@@ -174,7 +174,7 @@ def test_the_generator_is_left_alone(tmp_path):
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    sizes.check_run_sizes(run.settings, prepared, folder, folder / "checkpoints" / STEP, resumed=True)
+    memory.check_run_sizes(run.settings, prepared, folder, folder / "checkpoints" / STEP, resumed=True)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -214,9 +214,9 @@ def test_what_weights_take_in_training(training, processes, bytes_a_weight):
 
 def test_weights_are_refused_where_there_is_no_room_for_one_more(monkeypatch):
     needed = check_weights(settings(), CPU, 50, 60)
-    monkeypatch.setattr(sizes, "memory", lambda: needed)
+    monkeypatch.setattr(memory, "memory", lambda: needed)
     assert check_weights(settings(), CPU, 50, 60) == needed
-    monkeypatch.setattr(sizes, "memory", lambda: needed - 1)
+    monkeypatch.setattr(memory, "memory", lambda: needed - 1)
     with pytest.raises(ConfigError, match="weights would take .* in training, but this machine has"):
         check_weights(settings(), CPU, 50, 60)
 
@@ -231,7 +231,7 @@ def test_batches_are_refused_beside_the_model(monkeypatch, device, precision, si
     needed = 1000 + 4 * 16 * 2 * size * tokens
     room = {"bytes": needed}
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=room["bytes"]))
-    monkeypatch.setattr(sizes, "memory", lambda: room["bytes"])
+    monkeypatch.setattr(memory, "memory", lambda: room["bytes"])
     check_batches(given, torch.device(device), prepared, 100_000, 1000)
     room["bytes"] -= 1
     check_batches(given, torch.device(device), prepared, 499, 1000)

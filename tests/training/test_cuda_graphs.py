@@ -13,11 +13,11 @@ from regard.data import batching, collate
 from regard.errors import ConfigError
 from regard.models import build, read_model_config
 from regard.training.adapters import add_adapters, plain_weights
+from regard.training.cuda_graphs import CaptureError, Replay, batch_tensors
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
-from regard.training.replay import CaptureError, Replay, batch_tensors
 from regard.training.task import Loss, Position, Task
 from regard.training.weights import weights_of
 
