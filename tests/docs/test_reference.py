@@ -120,7 +120,7 @@ def test_methods_of_a_class_above_are_described_too(pages):
 
 ATTENTION = {
     "Attention": ["forward", "prepare", "cache", "look", "backend", "plan", "fold"],
-    "Heads": ["forward", "follow", "look", "backend", "plan", "prepare", "cache"],
+    "Heads": ["forward", "step", "look", "backend", "plan", "prepare", "cache"],
     "Cache": ["extend", "select_", "put_", "take", "float", "copy"],
     "Prepared": ["float", "copy"],
     "Block": ["forward"],

@@ -5,6 +5,8 @@ position counts from the beginning of its own sequence.
 """
 
 # b batch · n positions · d width · h w height and width of a grid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Literal
 
@@ -49,7 +51,8 @@ class Sinusoidal(nn.Module):
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
         packed, last = split_packed(span)[0], start + x.shape[-2] if isinstance(start, int) else NEAR + 1
-        if packed is None and isinstance(start, int) and 0 <= start <= last <= NEAR and x.device.type == "cpu":
+        near = packed is None and isinstance(start, int) and 0 <= start <= last <= NEAR
+        if near and x.device.type == "cpu" and not torch.compiler.is_compiling():
             return join_encoding(x, near_sinusoids(self.size, self.sines, self.first)[start:last], self.join)
         index = position_index(x.shape[-2], x.device, start, span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
@@ -137,10 +140,17 @@ class Rotary(nn.Module):
         return str(self.size)
 
 
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Compute what is kept for later calls: in no mode of this one, and unseen by a trace, which sees it but once."""
+    with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
+        yield
+
+
 @cache
 def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Sines and cosines of the first positions on a CPU: a step of a search looks them up, and computes none."""
-    with torch.inference_mode(False), torch.no_grad():
+    with without_modes():
         angle = angles(torch.arange(NEAR, device="cpu"), size, torch.promote_types(dtype, torch.float32))
         return angle.sin().to(dtype), angle.cos().to(dtype)
 
@@ -149,14 +159,14 @@ def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def near_pairs(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and signed sine for each number of a pair: x cos + (its neighbour) sin is x, turned."""
     sin, cos = near_turns(size, dtype)
-    with torch.inference_mode(False), torch.no_grad():
+    with without_modes():
         return cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
 
 
 @cache
 def near_sinusoids(size: int, sines: Sines, first: int) -> Tensor:
     """The encodings of the first positions on a CPU, in float64."""
-    with torch.inference_mode(False), torch.no_grad():
+    with without_modes():
         return sinusoids(torch.arange(NEAR, device="cpu"), size, sines, first)
 
 

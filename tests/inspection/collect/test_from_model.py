@@ -9,6 +9,7 @@ from inspection.subjects import ALL, make, reads, stack, subject
 from torch import nn
 
 from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads
+from regard.attention.positions import near_sinusoids, near_turns
 from regard.errors import ArgumentError
 from regard.inspection.collect import from_model, trace
 from regard.inspection.collect.from_model import GENERAL, graph_of, number_layer
@@ -348,3 +349,12 @@ def test_every_pattern_can_be_read_and_every_index_is_closed(name):
         assert symbol.count("{") == symbol.count("}")
         assert not re.search(r"[_^]($|[ \])])", symbol)
         assert "ℓ" not in symbol.replace("(ℓ)", "").replace("h^{(ℓ−1)}_t", "")
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+def test_the_first_graph_is_the_second(positions):
+    """Tables of positions are made once per process: the first pass must not show how."""
+    for each in (near_turns, near_sinusoids):
+        each.cache_clear()
+    model = make("transformer", positions=positions)
+    assert model_graph(model).svg == model_graph(model).svg
