@@ -1,7 +1,9 @@
 """A decoder's step in one run: what the blocks compute, whoever asks, and whatever was put in a part's place."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from regard.attention import Decoder, Lengths, Mask, use_backend
-from regard.attention.fused_step import ROWS, STEP, STEPS, FusedStep, describe, find_step
+from regard.attention.fused_step import NAME, ROWS, STEP, FusedStep, describe, find_step
 
 OPTIONS = [
     {},
@@ -253,5 +255,14 @@ def test_a_decoder_is_copied_and_pickled_without_it():
     decoder, x, memory = make(), torch.randn(1, 3, 12), torch.randn(1, 3, 12)
     expected, _ = steps(decoder, x, memory)
     for other in (copy.deepcopy(decoder), pickle.loads(pickle.dumps(decoder))):
-        assert other not in STEPS
+        assert vars(other)[NAME] is None
         close(steps(other, x, memory)[0], expected)
+
+
+def test_a_decoder_that_nobody_needs_is_freed():
+    decoder = make()
+    steps(decoder, torch.randn(1, 3, 12), torch.randn(1, 3, 12))
+    gone = weakref.ref(decoder)
+    del decoder
+    gc.collect()
+    assert gone() is None

@@ -8,7 +8,6 @@ for a state, and a step is left with the products, the norms and the attentions 
 # r rows · s sentences · a heads · d width of the model · w width of a head · m source positions · t steps so far
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +27,7 @@ from regard.attention.span import Span
 from regard.attention.state import State
 from regard.kernels import backends, linear, table
 
+NAME = "_fused_step"  # of a decoder's attribute
 LARGE = 1 << 19  # numbers of a weight that may be packed for the steps of several rows
 ROWS = 15  # from here on the time between the products is little beside theirs
 KNOWN = frozenset({ROTARY, "no residuals (model.residual)"})
@@ -87,6 +87,13 @@ class FusedStep:
             self.parts = [look_up(block) for block in blocks]
             self.final_norm = norm_function(decoder.final_norm)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """Leave it out of copies, which have other weights."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        """Leave it out of pickles."""
+        return type(None), ()
+
     def is_current(self) -> bool:
         """Return whether the decoder still has the parts that were looked up."""
         return self.fingerprint == take_fingerprint(self.modules)
@@ -145,17 +152,14 @@ class FusedStep:
         return y if self.pre else norm(y)
 
 
-STEPS: WeakKeyDictionary[Stack, FusedStep] = WeakKeyDictionary()  # beside the decoders, which are copied and pickled
-
-
 def find_step(decoder: Stack, x: Float[Tensor, "r n d"], state: State, span: Span | None) -> FusedStep | None:
     """Return the fused step of a decoder, if it serves this one; None where the blocks have to."""
     if x.device.type != "cpu" or len(x) > ROWS or span is not None or torch.compiler.is_compiling():
         return None  # to look at every block would be for nothing
     if state.fused is None:
-        step = STEPS.get(decoder)
+        step = vars(decoder).get(NAME)
         if step is None or not step.is_current():
-            step = STEPS[decoder] = FusedStep(decoder)
+            step = vars(decoder)[NAME] = FusedStep(decoder)
         serves = STEP.choose(describe(step, x, state, span)).name == "fused"
         state.fused = step if serves else False
         visible = visible_memory(state) if serves else None
