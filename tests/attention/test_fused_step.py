@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from regard.attention import Decoder, Lengths, Mask, use_backend
+from regard.attention import Decoder, Heads, Lengths, Mask, Rotary, use_backend
 from regard.attention.fused_step import NAME, ROWS, STEP, FusedStep, describe, find_step
 
 OPTIONS = [
@@ -126,6 +126,23 @@ def refusal(decoder, rows=1, memory_span=None):
         return STEP.plan(describe(FusedStep(decoder), x, state, None)).reasons["fused"]
 
 
+class Averaging(nn.Module):
+    """A part in the place of heads that prepares and attends as they do."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = Heads(12, 2)
+
+    def cache(self, rows, size):
+        return self.heads.cache(rows, size)
+
+    def prepare(self, x, start=0):
+        return self.heads.prepare(x, start)
+
+    def forward(self, x, past, span=None, start=0):
+        return self.heads(x, past, span=span, start=start) / 2
+
+
 def test_what_it_does_not_know_it_leaves_to_the_blocks():
     assert refusal(make(), rows=ROWS + 1) == f"rows: {ROWS + 1} given, expected at most {ROWS}"
     assert "a memory of nothing" in refusal(make(), memory_span=Lengths(torch.tensor([0])))
@@ -139,9 +156,48 @@ def test_what_it_does_not_know_it_leaves_to_the_blocks():
     decoder = make()
     decoder.blocks[0].attention.query = nn.Linear(12, 12)
     assert "heads with projections of their own kind" in refusal(decoder)
+    decoder = make()
+    decoder.blocks[0].attention = Averaging()
+    assert "heads with projections of their own kind" in refusal(decoder)
     assert "training" in refusal(make().train())
     with use_backend("dense"):
         assert "use_backend('dense')" in refusal(make())
+
+
+class Backwards(Rotary):
+    def rotate(self, x, table):
+        return super().rotate(x, (-table[0], table[1]))
+
+
+def own_forward(decoder):
+    first = decoder.blocks[0].feed[0]
+    first.forward = lambda x: 2 * type(first).forward(first, x)
+
+
+def own_rotary(decoder):
+    decoder.blocks[1].attention.rotary = Backwards(6)
+
+
+def own_query(decoder):
+    decoder.blocks[0].cross.attention.score.project_query = lambda query: 3 * query
+
+
+def one_block(decoder):
+    decoder.blocks[1].has_residual = False
+
+
+@pytest.mark.parametrize("change", [own_forward, own_rotary, own_query, one_block])
+@pytest.mark.parametrize("used", [False, True])
+def test_what_somebody_sets_on_a_part_is_computed_by_the_blocks(change, used):
+    decoder, x, memory = make(rotary=True), torch.randn(2, 4, 12), torch.randn(2, 3, 12)
+    before = forward(decoder, x, memory)
+    if used:
+        assert steps(decoder, x, memory)[1] == {"fused"}
+    change(decoder)
+    output, names = steps(decoder, x, memory)
+    assert names == {"block by block"}
+    assert not torch.allclose(output, before)
+    close(output, forward(decoder, x, memory))
 
 
 def test_gradients_are_the_blocks():

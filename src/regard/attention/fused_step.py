@@ -21,13 +21,14 @@ from regard.attention.block import Block, GELUDropout, ReLUDropout, SiLUDropout,
 from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.fused_stack import KNOWN_FEEDS, ROTARY, heads_features
 from regard.attention.heads import Heads, are_original
-from regard.attention.positions import near_pairs
-from regard.attention.score import Dot
+from regard.attention.positions import Rotary, near_pairs
+from regard.attention.score import CHANGES, OLD_NAMES, Dot
 from regard.attention.span import Span
 from regard.attention.state import State
 from regard.kernels import backends, linear, table
 
 NAME = "_fused_step"  # of a decoder's attribute
+OWN = {"forward", "rotate", "table", *OLD_NAMES, *CHANGES}  # functions that may be set on a part itself
 LARGE = 1 << 19  # numbers of a weight that may be packed for the steps of several rows
 ROWS = 15  # from here on the time between the products is little beside theirs
 KNOWN = frozenset({ROTARY, "no residuals (model.residual)"})
@@ -76,10 +77,7 @@ class FusedStep:
         self.modules = list(decoder.modules())
         self.hooks = [hooks for each in self.modules for hooks in (each._forward_hooks, each._forward_pre_hooks)]
         self.fingerprint = take_fingerprint(self.modules)
-        self.features = (
-            *norm_features(decoder.final_norm),
-            *(each for block in blocks for each in block_features(block)),
-        )
+        self.features = tuple(decoder_features(decoder, self.modules))
         self.dtypes = tuple({parameter.dtype for parameter in decoder.parameters()})
         self.parts: list[Parts] = []
         if KNOWN.issuperset(self.features):
@@ -197,6 +195,7 @@ def take_fingerprint(modules: list[nn.Module]) -> list[object]:
     """What tells whether a part, a weight or an option was replaced; a weight that is computed is always another."""
     found = list[object]()
     for module in modules:
+        found.append(OWN & vars(module).keys())
         found += map(id, module._modules.values())
         found += [None if each is None else each.data_ptr() for each in module._parameters.values()]
         if isinstance(module, Block):
@@ -208,6 +207,17 @@ def take_fingerprint(modules: list[nn.Module]) -> list[object]:
     return found
 
 
+def decoder_features(decoder: Stack, modules: list[nn.Module]) -> Iterator[str]:
+    """What a decoder needs that is named in the table, or is not known here at all."""
+    yield from norm_features(decoder.final_norm)
+    for block in decoder.blocks:
+        yield from block_features(block)
+    if len({(getattr(block, "norm", None), getattr(block, "has_residual", None)) for block in decoder.blocks}) > 1:
+        yield "blocks that differ in norms or residuals"
+    if any(OWN & vars(module).keys() for module in modules):
+        yield "a part with a function of its own"
+
+
 def block_features(block: nn.Module) -> Iterator[str]:
     """What a block needs that is named in the table, or is not known here at all."""
     if type(block) is not Block or block.cross is None:
@@ -217,6 +227,9 @@ def block_features(block: nn.Module) -> Iterator[str]:
         yield from heads_features(heads, any_width=True)
         if type(heads) is Heads and not are_original(heads.query, heads.key, heads.value):
             yield "heads with projections of their own kind"
+    turns = [getattr(heads, "rotary", None) for heads in (block.attention, block.cross)]
+    if turns[1] is not None or type(turns[0]) not in (Rotary, type(None)):
+        yield "rotary positions of their own kind"
     if not block.has_residual:
         yield "no residuals (model.residual)"
     for norm in (block.attention_norm, block.cross_norm, block.feed_norm):
