@@ -8,10 +8,9 @@ from attention.cases import normal, scrambled
 from oracles import agree
 
 from regard.attention import Heads
-from regard.attention.cache import MOST_ROWS, SharedBeamCache
+from regard.attention.cache import MOST_ROWS, SharedBeamCache, repeat_cache_rows
 from regard.attention.positions import Rotary
 from regard.attention.span import Alibi
-from regard.attention.state import repeat_cache_rows
 from regard.errors import ArgumentError, ShapeError
 
 SIZE, WIDTH = 9, 8

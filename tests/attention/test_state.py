@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Heads, Prepared
-from regard.attention.cache import SharedBeamCache
-from regard.attention.state import State, buffers, repeat_cache_rows
+from regard.attention.cache import SharedBeamCache, State, buffers, repeat_cache_rows
 from regard.errors import ArgumentError, ShapeError
 
 

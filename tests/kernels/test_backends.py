@@ -34,7 +34,7 @@ from regard.attention import (
     use_backend,
 )
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import backends, features, table, triton
+from regard.kernels import backends, table, triton
 from regard.kernels.operations import additive as chunked
 from regard.kernels.operations import window as window_cpu
 from regard.kernels.span_limits import Window
@@ -196,11 +196,11 @@ def requests(count, seed):
         row = rng.choice(backends.BACKENDS.rows)
         if rng.random() < 0.5:  # what a row lists, so that each is met often
             own = sorted(row.features or known)
-            wanted = {features.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))}
+            wanted = {backends.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))}
             score = rng.choice([each for each in SCORES if each in own])
             device, dtype = rng.choice(row.devices or ("cpu",)), rng.choice(row.dtypes or dtypes)
         else:
-            wanted = {features.SOFTMAX, *rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))}
+            wanted = {backends.SOFTMAX, *rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))}
             score = rng.choice(SCORES)
             device, dtype = rng.choice(["cpu", "cuda", "cuda", "mps"]), rng.choice(dtypes)
         sizes = {name: rng.choice([0, 1, 8, 16, 17, 64, 128, 129, 256, 4000]) for name in SIZES}
@@ -209,7 +209,7 @@ def requests(count, seed):
         yield Request(device, (dtype,), tuple(sorted({score, *wanted.difference(SCORES)})), sizes)
 
 
-SCORES = features.BILINEAR, features.ADDITIVE  # a call has one
+SCORES = backends.BILINEAR, backends.ADDITIVE  # a call has one
 SIZES = {"rows": 8, "queries": 5, "keys": 40, "width": 64, "value width": 64, "radius": 0}
 
 
@@ -259,8 +259,8 @@ def test_nothing_is_remembered_while_compiling(monkeypatch):
 
 
 def test_rows_list_features_that_calls_have():
-    words = {value for name, value in vars(features).items() if name.isupper() and isinstance(value, str)}
-    words |= {*features.WEIGHTS.values()}
+    words = {value for name, value in vars(backends).items() if name.isupper() and isinstance(value, str)}
+    words |= {*backends.WEIGHTS.values()}
     for backend in backends.BACKENDS:
         assert (backend.features is None) == (backend.name == "dense")
         assert backend.features is None or backend.features <= words
@@ -268,64 +268,64 @@ def test_rows_list_features_that_calls_have():
     assert backends.BACKENDS.rows[-1].name == "dense"
 
 
-B, A, S = features.BILINEAR, features.ADDITIVE, features.SOFTMAX
+B, A, S = backends.BILINEAR, backends.ADDITIVE, backends.SOFTMAX
 HALF, SINGLE, DOUBLE = torch.bfloat16, torch.float32, torch.float64
 ON_CUDA = {
-    "a decoding step": ((B, S, features.LENGTHS), HALF, {}, "decode-step"),
+    "a decoding step": ((B, S, backends.LENGTHS), HALF, {}, "decode-step"),
     "a step in single precision": ((B, S), SINGLE, {}, "decode-step"),
     "a step in double precision": ((B, S), DOUBLE, {}, "sdpa"),
     "a step of wide heads": ((B, S), HALF, {"width": 264, "value width": 264}, "sdpa"),
-    "a short sentence": ((B, S, features.LENGTHS), HALF, {"queries": 40}, "one-tile"),
-    "a short sentence in training": ((B, S, features.GRADIENT, features.DROPOUT), HALF, {}, "one-tile"),
+    "a short sentence": ((B, S, backends.LENGTHS), HALF, {"queries": 40}, "one-tile"),
+    "a short sentence in training": ((B, S, backends.GRADIENT, backends.DROPOUT), HALF, {}, "one-tile"),
     "128 keys, nothing else": ((B, S), HALF, {"queries": 128, "keys": 128}, "sdpa"),
-    "128 keys in training": ((B, S, features.GRADIENT), HALF, {"queries": 128, "keys": 128}, "one-tile"),
-    "129 keys": ((B, S, features.GRADIENT), HALF, {"queries": 129, "keys": 129}, "sdpa"),
-    "values of another width": ((B, S, features.GRADIENT), HALF, {"value width": 32}, "sdpa"),
-    "packed": ((B, S, features.GRADIENT, features.PACKED), HALF, {}, "one-tile"),
-    "packed, long": ((B, S, features.PACKED), HALF, {"keys": 300}, "varlen"),
-    "packed, long, causal": ((B, S, features.PACKED, features.CAUSAL), HALF, {"keys": 300}, "varlen"),
-    "packed, long, across": ((B, S, features.PACKED, features.PACKED_KEYS), HALF, {"keys": 300}, "varlen"),
+    "128 keys in training": ((B, S, backends.GRADIENT), HALF, {"queries": 128, "keys": 128}, "one-tile"),
+    "129 keys": ((B, S, backends.GRADIENT), HALF, {"queries": 129, "keys": 129}, "sdpa"),
+    "values of another width": ((B, S, backends.GRADIENT), HALF, {"value width": 32}, "sdpa"),
+    "packed": ((B, S, backends.GRADIENT, backends.PACKED), HALF, {}, "one-tile"),
+    "packed, long": ((B, S, backends.PACKED), HALF, {"keys": 300}, "varlen"),
+    "packed, long, causal": ((B, S, backends.PACKED, backends.CAUSAL), HALF, {"keys": 300}, "varlen"),
+    "packed, long, across": ((B, S, backends.PACKED, backends.PACKED_KEYS), HALF, {"keys": 300}, "varlen"),
     "packed, long, causal, across": (
-        (B, S, features.PACKED, features.PACKED_KEYS, features.CAUSAL),
+        (B, S, backends.PACKED, backends.PACKED_KEYS, backends.CAUSAL),
         HALF,
         {"keys": 300},
         "dense",  # who is not one of those that serve it as it lies: it is padded
     ),
-    "packed beside another span": ((B, S, features.PACKED, features.BESIDE_PACKED), HALF, {}, "dense"),
-    "packed in odd widths": ((B, S, features.PACKED), HALF, {"keys": 300, "width": 65, "value width": 65}, "dense"),
-    "a window": ((B, S, features.WINDOW), SINGLE, {"queries": 40, "radius": 3}, "flex"),
-    "a window a row": ((B, S, features.WINDOW, features.WINDOW_ROWS), SINGLE, {"queries": 40, "radius": 3}, "sdpa"),
-    "a window of odd widths": ((B, S, features.WINDOW), SINGLE, {"width": 60, "radius": 3, "keys": 90}, "window"),
-    "ALiBi": ((B, S, features.ALIBI, features.GRADIENT), SINGLE, {"queries": 40}, "flex"),
-    "ALiBi a row": ((B, S, features.ALIBI, features.ALIBI_ROWS), SINGLE, {"queries": 40}, "sdpa"),
-    "ALiBi twice": ((B, S, features.ALIBI, features.ALIBIS), SINGLE, {"queries": 40}, "sdpa"),
-    "local-p": ((B, S, features.WINDOW, features.CENTRES, features.GAUSSIAN), SINGLE, {"radius": 5}, "triton"),
+    "packed beside another span": ((B, S, backends.PACKED, backends.BESIDE_PACKED), HALF, {}, "dense"),
+    "packed in odd widths": ((B, S, backends.PACKED), HALF, {"keys": 300, "width": 65, "value width": 65}, "dense"),
+    "a window": ((B, S, backends.WINDOW), SINGLE, {"queries": 40, "radius": 3}, "flex"),
+    "a window a row": ((B, S, backends.WINDOW, backends.WINDOW_ROWS), SINGLE, {"queries": 40, "radius": 3}, "sdpa"),
+    "a window of odd widths": ((B, S, backends.WINDOW), SINGLE, {"width": 60, "radius": 3, "keys": 90}, "window"),
+    "ALiBi": ((B, S, backends.ALIBI, backends.GRADIENT), SINGLE, {"queries": 40}, "flex"),
+    "ALiBi a row": ((B, S, backends.ALIBI, backends.ALIBI_ROWS), SINGLE, {"queries": 40}, "sdpa"),
+    "ALiBi twice": ((B, S, backends.ALIBI, backends.ALIBIS), SINGLE, {"queries": 40}, "sdpa"),
+    "local-p": ((B, S, backends.WINDOW, backends.CENTRES, backends.GAUSSIAN), SINGLE, {"radius": 5}, "triton"),
     "predicted centres without a Gaussian": (
-        (B, S, features.WINDOW, features.CENTRES),
+        (B, S, backends.WINDOW, backends.CENTRES),
         SINGLE,
         {"radius": 5},
         "triton",
     ),
-    "additive local-p": ((A, S, features.WINDOW, features.CENTRES, features.GAUSSIAN), HALF, {"radius": 5}, "triton"),
+    "additive local-p": ((A, S, backends.WINDOW, backends.CENTRES, backends.GAUSSIAN), HALF, {"radius": 5}, "triton"),
     "local-p and a mask": (
-        (B, S, features.WINDOW, features.CENTRES, features.GAUSSIAN, features.MASK),
+        (B, S, backends.WINDOW, backends.CENTRES, backends.GAUSSIAN, backends.MASK),
         SINGLE,
         {"radius": 5},
         "dense",
     ),
-    "additive": ((A, S, features.GRADIENT, features.LENGTHS), SINGLE, {"queries": 40}, "triton"),
+    "additive": ((A, S, backends.GRADIENT, backends.LENGTHS), SINGLE, {"queries": 40}, "triton"),
     "additive, one query in training": (
-        (A, S, features.GRADIENT),
+        (A, S, backends.GRADIENT),
         SINGLE,
         {"queries": 1, "keys": 5, "rows": 2},
         "dense",
     ),
-    "additive step": ((A, S, features.LENGTHS), HALF, {}, "few-queries-additive"),
-    "additive with a bias": ((A, S, features.BIAS), SINGLE, {"queries": 100, "keys": 100}, "chunked"),
+    "additive step": ((A, S, backends.LENGTHS), HALF, {}, "few-queries-additive"),
+    "additive with a bias": ((A, S, backends.BIAS), SINGLE, {"queries": 100, "keys": 100}, "chunked"),
     "additive in double precision": ((A, S), DOUBLE, {"queries": 100, "keys": 100}, "chunked"),
     "additive, sparsemax": ((A, "sparsemax"), SINGLE, {"queries": 100, "keys": 100}, "chunked"),
-    "a learned bias": ((B, S, features.BIAS, features.BIAS_GRADIENT), SINGLE, {"queries": 40}, "dense"),
-    "a gate": ((B, S, features.GATE), SINGLE, {"queries": 40}, "dense"),
+    "a learned bias": ((B, S, backends.BIAS, backends.BIAS_GRADIENT), SINGLE, {"queries": 40}, "dense"),
+    "a gate": ((B, S, backends.GATE), SINGLE, {"queries": 40}, "dense"),
 }
 
 
@@ -340,7 +340,7 @@ def test_the_table_says_who_serves_what_on_cuda(row, monkeypatch):
 
 def test_without_triton_torch_serves(monkeypatch):
     monkeypatch.setattr(triton, "INSTALLED", False)
-    for wanted, name in (((B, S), "sdpa"), ((A, S), "dense"), ((B, S, features.WINDOW, features.CENTRES), "window")):
+    for wanted, name in (((B, S), "sdpa"), ((A, S), "dense"), ((B, S, backends.WINDOW, backends.CENTRES), "window")):
         request = Request("cuda", (HALF,), wanted, {**SIZES, "radius": 5})
         assert backends.choose(request).name == name
         with use_backend("one-tile"), pytest.raises(BackendError, match="Triton is not installed"):

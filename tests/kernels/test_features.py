@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention import Additive, Attention, Causal, Dot, Location, Monotonic, Packed, Sparsemax
-from regard.kernels import describe, features
+from regard.kernels import backends, describe
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import Layout, SpanLimits, Window
 
@@ -96,12 +96,8 @@ def test_every_field_is_described(kind, table):
             assert len({(each.features, *each.sizes.values()) for each in changes}) == len(changes), name
 
 
-NAMED = {
-    word
-    for name, value in vars(features).items()
-    if name.isupper()
-    for word in ([value] if isinstance(value, str) else value.values() if isinstance(value, dict) else value)
-}
+NAMED = {value for name, value in vars(backends).items() if name.isupper() and isinstance(value, str)}
+NAMED |= {*backends.WEIGHTS.values()}
 
 
 def test_spans_that_a_layout_does_not_say():
@@ -109,22 +105,22 @@ def test_spans_that_a_layout_does_not_say():
     packed, prepared = Packed([0, 2, 5]), attention.prepare(x)
     for rest, wanted in (
         ([], ()),
-        ([Causal()], (features.CAUSAL,)),
-        ([Causal(2)], (features.CAUSAL, features.BESIDE_PACKED)),
-        ([Monotonic(1)], (features.BESIDE_PACKED,)),
+        ([Causal()], (backends.CAUSAL,)),
+        ([Causal(2)], (backends.CAUSAL, backends.BESIDE_PACKED)),
+        ([Monotonic(1)], (backends.BESIDE_PACKED,)),
     ):
         found = describe(attention.resolve_packed_call(x, prepared, packed, rest))
-        assert {*found.features} == {features.BILINEAR, features.SOFTMAX, features.PACKED, *wanted}
+        assert {*found.features} == {backends.BILINEAR, backends.SOFTMAX, backends.PACKED, *wanted}
         assert (found.sizes["queries"], found.sizes["keys"]) == (3, 3)
 
 
 def test_scores_and_weightings_by_name():
     x = torch.zeros(2, 5, 4)
     for attention, score, weights in (
-        (Attention(Dot()), features.BILINEAR, features.SOFTMAX),
-        (Attention(Additive(4, 4, hidden=3)), features.ADDITIVE, features.SOFTMAX),
-        (Attention(Location(4, 5)), features.OTHER_SCORES, features.SOFTMAX),
-        (Attention(Dot(), weighting=Sparsemax()), features.BILINEAR, "sparsemax"),
+        (Attention(Dot()), backends.BILINEAR, backends.SOFTMAX),
+        (Attention(Additive(4, 4, hidden=3)), backends.ADDITIVE, backends.SOFTMAX),
+        (Attention(Location(4, 5)), backends.OTHER_SCORES, backends.SOFTMAX),
+        (Attention(Dot(), weighting=Sparsemax()), backends.BILINEAR, "sparsemax"),
     ):
         with torch.no_grad():
             found = describe(
@@ -136,6 +132,6 @@ def test_scores_and_weightings_by_name():
 
 def test_a_gradient_of_the_vector_alone_counts():
     call = replace(CALL, score="additive", vector=torch.zeros(4, requires_grad=True))
-    assert features.GRADIENT in describe(call).features
+    assert backends.GRADIENT in describe(call).features
     with torch.no_grad():
-        assert features.GRADIENT not in describe(call).features
+        assert backends.GRADIENT not in describe(call).features

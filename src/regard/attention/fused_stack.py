@@ -21,7 +21,7 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels import Linear, backends, features, mixed_precision, residual, table
+from regard.kernels import Linear, backends, mixed_precision, residual, table
 
 MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 MEMORY = "a memory"
@@ -48,7 +48,7 @@ STACK = table.Table(
     table.Row(
         name="fused",
         devices=("cuda",),
-        features=frozenset({features.PACKED, features.CAUSAL, features.WINDOW, MEMORY}),
+        features=frozenset({backends.PACKED, backends.CAUSAL, backends.WINDOW, MEMORY}),
         most={"words": MAX_KEYS},
         conditions=(table.NEEDS_TRITON,),
     ),
@@ -100,11 +100,11 @@ def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[s
     packed, rest = split_packed(span)
     if packed is None:
         return 0, ["sequences that are neither padded nor packed"]
-    needs = [features.PACKED]
+    needs = [backends.PACKED]
     for part in rest:
-        kind = {Causal: features.CAUSAL, Monotonic: features.WINDOW}.get(type(part))
+        kind = {Causal: backends.CAUSAL, Monotonic: backends.WINDOW}.get(type(part))
         from_zero = kind is not None and isinstance(part.start, int) and part.start == 0  # type: ignore[attr-defined]
-        known = from_zero and (kind == features.CAUSAL or (windows and len(rest) == 1))
+        known = from_zero and (kind == backends.CAUSAL or (windows and len(rest) == 1))
         needs.append(kind if known and kind is not None else f"{type(part).__name__} beside packed sequences")
     return max(packed.longest, packed.longest_key), needs
 

@@ -18,13 +18,12 @@ from torch.nn.utils.parametrize import ParametrizationList, type_before_parametr
 
 from regard.attention.attention import Attention
 from regard.attention.block import Block, GELUDropout, ReLUDropout, SiLUDropout, Stack
-from regard.attention.cache import Cache, Prepared, SharedBeamCache
+from regard.attention.cache import Cache, Prepared, SharedBeamCache, State
 from regard.attention.fused_stack import KNOWN_FEEDS, ROTARY, heads_features
 from regard.attention.heads import Heads, are_original
 from regard.attention.positions import Rotary, near_pairs
 from regard.attention.score import CHANGES, OLD_NAMES, Dot
 from regard.attention.span import Span
-from regard.attention.state import State
 from regard.kernels import backends, linear, table
 
 NAME = "_fused_step"  # of a decoder's attribute

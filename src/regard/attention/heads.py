@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.cache import BeamIndexCache, Cache, Prepared, SharedBeamCache, empty_cache
+from regard.attention.call_records import Attentive, Look
 from regard.attention.checks import check_alike, check_parameters, check_positive
-from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, position_index
 from regard.attention.score import Dot, Score, compare_from
 from regard.attention.span import Mask, Shared, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, Plan, backends, features, table
+from regard.kernels import Linear, Plan, backends, table
 from regard.kernels import linear as apply_linear
 
 KERNEL = "decode-step"  # one kernel, which writes the step's key and value and looks at all of them, where they lie
@@ -31,7 +31,7 @@ STEP = table.Table(
         name=KERNEL,
         devices=("cuda",),
         dtypes=table.SINGLE_OR_HALF,
-        features=frozenset({features.BILINEAR, features.SOFTMAX}),
+        features=frozenset({backends.BILINEAR, backends.SOFTMAX}),
         most={"width": 256, "value width": 256},
         conditions=(table.NEEDS_TRITON,),
     ),
@@ -269,8 +269,8 @@ class Heads(Attentive):
     def describe_step(self, query: Tensor, past: BeamIndexCache, span: Span | None) -> table.Request:
         """Put a step over the cache of a beam into plain data."""
         inner = self.attention
-        needs = [features.SCORES.get(inner.score.fused_form, features.OTHER_SCORES)]
-        needs.append(features.WEIGHTS.get(inner.weighting.fused_name, features.OTHER_WEIGHTS))
+        needs = [backends.SCORES.get(inner.score.fused_form, backends.OTHER_SCORES)]
+        needs.append(backends.WEIGHTS.get(inner.weighting.fused_name, backends.OTHER_WEIGHTS))
         if not (span is None or (type(span) is Shared and span.span is None)) or inner.span is not None:
             needs.append("a span beside the past")
         if type(inner) is not Attention:

@@ -1,6 +1,6 @@
 """Operations under the attention module: plain references, fast versions, and the one table of who serves what.
 
-The table: `table`, its rows for attention in `backends`, `features`, `use_backend`, `describe`. Spans, resolved:
+The table: `table`, its rows for attention in `backends`, `describe`, `use_backend`. Spans, resolved:
 `SpanLimits`, `Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, one step,
 additive in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, and half precision.
 Recurrent layers.
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.kernels import backends, features, table
-    from regard.kernels.backends import use_backend
-    from regard.kernels.features import describe
+    from regard.kernels import backends, table
+    from regard.kernels.backends import describe, use_backend
     from regard.kernels.operations import additive as additive_chunked
     from regard.kernels.operations import lstmn as lstmn_cpu
     from regard.kernels.operations import mixed_precision
@@ -58,7 +57,6 @@ __all__ = [
     "dropout",
     "dropout_add",
     "dropout_triton",
-    "features",
     "follow",
     "gelu_dropout",
     "linear",

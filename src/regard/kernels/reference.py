@@ -37,7 +37,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.kernels.operations.lstmn import ScoreWeights
 from regard.kernels.span_limits import SpanLimits, broadcast
 
 
@@ -245,6 +244,16 @@ def projection_loss(
 
 
 # ---- recurrences
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreWeights:
+    """The parameters of an additive score apart from those for x_t: for the last summary, for an entry, and v."""
+
+    summary: Float[Tensor, "h d"]
+    entry: Float[Tensor, "h d"]
+    bias: Float[Tensor, " h"]
+    vector: Float[Tensor, " h"]
 
 
 def run_tapes(

@@ -48,7 +48,7 @@ from regard.attention import (
     padded_index,
     split_packed,
 )
-from regard.kernels import Linear, dropout, features, table
+from regard.kernels import Linear, backends, dropout, table
 from regard.models.config import BlocksConfig, Cell, EncoderDecoderConfig
 from regard.models.recurrent import Bidirectional, Stack, make_linear, to_autocast_dtype
 
@@ -115,7 +115,7 @@ class Embedding(nn.Module):
         if torch.compiler.is_compiling():  # the rest is nothing to trace
             return table.Request(device, (), table.compiling())
         packed, rest = split_packed(span)
-        needs = ["padded sequences" if packed is None or rest else features.PACKED]
+        needs = ["padded sequences" if packed is None or rest else backends.PACKED]
         needs.append(table.AUTOCAST if torch.is_autocast_enabled(device) else "single precision")
         if not (isinstance(start, int) and start == 0):
             needs.append("a start")
@@ -133,7 +133,7 @@ EMBEDDING = table.Table(
     table.Row(
         name="fused",
         devices=("cuda",),
-        features=frozenset({features.PACKED, table.AUTOCAST}),
+        features=frozenset({backends.PACKED, table.AUTOCAST}),
         conditions=(table.NEEDS_TRITON,),
     ),
     table.Row(name="torch", features=None),

@@ -12,11 +12,10 @@ from kernels.cases import call_of, error
 pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths
 from regard.kernels import backends, reference
-from regard.kernels.features import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
+from regard.kernels.backends import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
 from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
 from regard.kernels.triton import additive as fused
-from regard.kernels.triton import additive_backward as backward
 from regard.kernels.triton import additive_forward as forward
 
 CUDA = torch.cuda.is_available()
@@ -29,7 +28,7 @@ def small_tiles(monkeypatch):
     """Several tiles of small problems: the interpreter is slow."""
     monkeypatch.setattr(forward, "BLOCK", 16)
     monkeypatch.setattr(forward, "TILE", {**forward.TILE, "QR": 2, "QT": 8, "KR": 1, "KT": 16})
-    monkeypatch.setattr(backward, "SWEEP", {**backward.SWEEP, "OR": 2, "OT": 8, "DR": 2, "DT": 4})
+    monkeypatch.setattr(fused, "SWEEP", {**fused.SWEEP, "OR": 2, "OT": 8, "DR": 2, "DT": 4})
 
 
 def draw(batch, n, m, h, dv, dtype=torch.float32, spread=1.0, heads=None):

@@ -7,7 +7,7 @@ import torch
 pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths, Prepared
 from regard.kernels import backends, reference
-from regard.kernels.features import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
+from regard.kernels.backends import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
 from regard.kernels.reference import softmax
 from regard.kernels.table import Request
 from regard.kernels.triton import few_queries

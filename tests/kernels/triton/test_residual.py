@@ -4,11 +4,11 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
+
 from regard.kernels import reference
 from regard.kernels.operations.dropout import residual
-from regard.kernels.triton import residual as triton
-from regard.kernels.triton.dropout import draw_seed, dropout
-from regard.kernels.triton.residual import Residual
+from regard.kernels.triton import dropout as triton
+from regard.kernels.triton.dropout import Residual, draw_seed, dropout
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5
@@ -171,7 +171,7 @@ def test_a_captured_graph_draws_anew_and_equals_eager_without_dropout():
 @pytest.mark.parametrize("rows", [0, 1, 8, 9, 3001, 100_000])
 @pytest.mark.parametrize("width", [1, 64, 512, 8192])
 def test_every_row_has_a_program(rows, width):
-    tile, warps = triton.across(width, 4)
+    tile, warps = triton.across_row(width, 4)
     assert tile >= width
     assert 1 <= warps <= 16
     share, shares = triton.share_rows(rows, warps, 132)

@@ -177,7 +177,7 @@ def residual(
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
     if RESIDUAL.choose(describe_residual(x, y)).name == "triton":
-        from regard.kernels.triton import residual as triton
+        from regard.kernels.triton import dropout as triton
 
         made = triton.Residual.apply(x, y, bias, p, norm_weight, norm_bias, eps, seed, dtype or y.dtype)
         return made[0], made[1]

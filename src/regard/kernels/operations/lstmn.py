@@ -11,7 +11,6 @@ when its own turn comes, in place of a sum that every step adds to.
 """
 
 # n steps · m source positions · b sentences · d width of a state, g four times that · dd twice · h width of the scores
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,20 +18,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.reference import ScoreWeights
+
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 BLOCK = 16  # steps: what is between a key and its score stays near the processor
 SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreWeights:
-    """The parameters of an additive score apart from those for x_t: for the last summary, for an entry, and v."""
-
-    summary: Float[Tensor, "h d"]
-    entry: Float[Tensor, "h d"]
-    bias: Float[Tensor, " h"]
-    vector: Float[Tensor, " h"]
 
 
 def run_tapes(

@@ -129,7 +129,7 @@ def weight_gradient(grad: Tensor, x: Tensor, out: Tensor) -> None:
 def sums(grad: Tensor) -> Tensor:
     """Return the sum of every column."""
     if grad.is_cuda:
-        from regard.kernels.triton.sums import column_sums
+        from regard.kernels.triton.arithmetic import column_sums
 
         return column_sums(grad)
     return grad.sum(0, dtype=torch.promote_types(grad.dtype, torch.float32))

@@ -15,8 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.triton.arithmetic import exp2
-from regard.kernels.triton.sums import column_sums
+from regard.kernels.triton.arithmetic import column_sums, exp2
 
 BYTES = 1 << 30  # of a chunk's logits, by default
 LOG2E = tl.constexpr(1.4426950408889634)

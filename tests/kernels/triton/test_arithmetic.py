@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 from regard.kernels import reference
-from regard.kernels.triton.sums import column_sums, row_sums, share_rows, total
+from regard.kernels.triton.arithmetic import column_sums, row_sums, share_rows, total
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (63, 7), (0, 5), (33, 300), (700, 16)]
