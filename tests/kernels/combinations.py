@@ -122,7 +122,10 @@ WEIGHTINGS = {
 }
 SOFT = ("softmax", "warm", "cold")
 BIASES = ("alibi", "alibi from", "bias")
-WINDOWS = ("monotonic", "monotonic from", "monotonic rows", "predictive")
+WINDOWS = {"monotonic", "monotonic from", "monotonic rows", "predictive"}
+KINDS = {"attention", "prepared", "heads", "packed", "packed heads"}
+DOTS = {"dot", "scaled", "general", "cosine", "cosine learned", "cosine query"}
+LIMITS = {"lengths", "causal", "causal from", "causal rows"}
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,15 @@ from regard.attention import (
     Alibi,
     Attention,
     Causal,
-    Cosine,
     Decoder,
     Dot,
     Encoder,
-    General,
     Gumbel,
     Hard,
     Heads,
     Lengths,
-    Mask,
     Monotonic,
     Packed,
-    Predictive,
     Rotary,
     Sparsemax,
     use_backend,
@@ -113,21 +109,6 @@ def test_varlen_equals_dense_with_gradients(dtype, causal, scaled):
     compare(found, expected, TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16])
-def test_varlen_across_sequences_of_other_lengths_and_in_heads(dtype):
-    target, source = torch.tensor([0, 5, 60, 100], device=DEVICE), torch.tensor([0, 70, 71, 150], device=DEVICE)
-    heads = Heads(128, heads=2).to(DEVICE)
-    inputs = [torch.randn(100, 128, device=DEVICE), torch.randn(150, 128, device=DEVICE)]
-    span = Packed(target, source)
-    twin = {dtype: Heads(128, heads=2).to(DEVICE, dtype), torch.float64: Heads(128, heads=2).to(DEVICE, torch.float64)}
-    for module in twin.values():
-        module.load_state_dict(heads.state_dict())
-    assert twin[dtype].backend(*[x.to(dtype) for x in inputs], span=span) == "one-tile"
-    for name in ("varlen", "one-tile"):
-        found, expected = both(lambda kind, x, memory: twin[kind](x, memory, span=span), inputs, dtype, name)
-        compare(found, expected, TOLERANCE[dtype])
-
-
 def test_packed_that_varlen_refuses_is_padded():
     packed = Packed(torch.tensor([0, 3, 67, 200], device=DEVICE))
     attention, x = Attention(Dot()), torch.randn(200, 64, device=DEVICE)
@@ -140,29 +121,6 @@ def test_packed_that_varlen_refuses_is_padded():
         compare([found], [attention(x.double(), x.double(), span=packed)], 2e-3)
 
 
-SPANS = {
-    "none": lambda: None,
-    "causal": lambda: Causal(),
-    "lengths": lambda: Lengths(torch.tensor([65, 0, 31], device=DEVICE)),
-    "lengths from the host": lambda: Lengths([65, 0, 31]),
-    "causal rows": lambda: Causal(torch.tensor([0, -3, 30], device=DEVICE)) & Lengths([65, 1, 31]),
-    "mask": lambda: Mask(torch.rand(3, 65, 65, device=DEVICE) > 0.4),
-}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("span", SPANS)
-def test_sdpa_equals_dense_with_gradients(span, dtype):
-    torch.manual_seed(1)
-    span = SPANS[span]()
-    inputs = [torch.randn(3, 65, 64, device=DEVICE) for _ in range(3)]
-    attention = Attention(Dot(scaled=True))
-    with use_backend("sdpa"):
-        assert attention.backend(*[x.to(dtype) for x in inputs], span=span) == "sdpa"
-    found, expected = both(lambda _, q, k, v: attention(q, k, v, span=span), inputs, dtype, "sdpa")
-    compare(found, expected, TOLERANCE[dtype])
-
-
 @pytest.mark.parametrize("keys", [33, 128, 129, 700])
 @pytest.mark.parametrize("width", [8, 64, 256, 320])
 def test_sdpa_at_every_width_and_number_of_keys(keys, width):
@@ -170,40 +128,6 @@ def test_sdpa_at_every_width_and_number_of_keys(keys, width):
     inputs = [torch.randn(2, 3, n, width, device=DEVICE) for n in (17, keys, keys)]
     found, expected = both(lambda _, q, k, v: attention(q, k, v), inputs, torch.bfloat16, "sdpa")
     compare(found, expected, TOLERANCE[torch.bfloat16])
-
-
-@pytest.mark.parametrize("score", ["general", "additive", "cosine"])
-def test_predicted_windows_equal_dense_with_gradients(score):
-    scores = {
-        "general": lambda: General(16, 16),
-        "additive": lambda: Additive(16, 16, hidden=8),
-        "cosine": lambda: Cosine(2.0),
-    }
-    attention = Attention(scores[score](), span=Predictive(16, 4)).to(DEVICE)
-    twins = {
-        torch.float32: attention,
-        torch.float64: Attention(scores[score](), span=Predictive(16, 4)).to(DEVICE).double(),
-    }
-    twins[torch.float64].load_state_dict(attention.state_dict())
-    inputs = [torch.randn(2, 100, 16, device=DEVICE) for _ in range(3)]
-    span = Lengths([100, 40])
-    assert attention.backend(*inputs, span=span) == "triton"
-    for name in ("triton", "window"):
-        found, expected = both(lambda kind, q, k, v: twins[kind](q, k, v, span=span), inputs, torch.float32, name)
-        compare(found, expected, TOLERANCE[torch.float32])
-
-
-def test_additive_by_its_kernel_and_in_chunks_equals_dense_with_gradients():
-    attention = Attention(Additive(64, 64, hidden=64)).to(DEVICE)
-    twins = {torch.float32: attention, torch.float64: Attention(Additive(64, 64, hidden=64)).to(DEVICE).double()}
-    twins[torch.float64].load_state_dict(attention.state_dict())
-    inputs = [torch.randn(5, 100, 64, device=DEVICE) for _ in range(3)]
-    assert attention.backend(*inputs) == "triton"
-    for name in (None, "chunked"):
-        found, expected = both(
-            lambda kind, q, k, v: twins[kind](q, k, v, span=Lengths([1, 100, 7, 50, 0])), inputs, torch.float32, name
-        )
-        compare(found, expected, TOLERANCE[torch.float32])
 
 
 @pytest.mark.parametrize("weighting", [Hard(), Gumbel(), Sparsemax()])

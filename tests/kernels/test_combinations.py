@@ -4,12 +4,23 @@ import interpreted as _  # noqa: F401 (Triton beside this NumPy)
 import pytest
 import torch
 from conftest import SEED
-from kernels.combinations import BIASES, SCORES, SOFT, SPANS, WEIGHTINGS, agree, fold, forced, interpreted, look
+from kernels.combinations import (
+    BIASES,
+    DOTS,
+    KINDS,
+    LIMITS,
+    SCORES,
+    SOFT,
+    SPANS,
+    WEIGHTINGS,
+    WINDOWS,
+    agree,
+    fold,
+    forced,
+    interpreted,
+    look,
+)
 
-KINDS = {"attention", "prepared", "heads", "packed", "packed heads"}
-DOTS = {"dot", "scaled", "general", "cosine", "cosine learned", "cosine query"}
-LIMITS = {"lengths", "causal", "causal from", "causal rows"}
-WINDOWS = {"monotonic", "monotonic from", "monotonic rows", "predictive"}
 TEMPERED = {*BIASES, "bias with temperature"}
 # By way: the scores and spans to draw from, and what must have been served, so that one that refuses cannot pass.
 EASY = [*LIMITS, *BIASES, "mask", "monotonic", "bias learned", "predictive"]  # most of what sdpa serves, some of it not

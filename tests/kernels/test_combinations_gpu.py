@@ -3,13 +3,9 @@
 import pytest
 import torch
 from conftest import SEED
-from kernels.combinations import BIASES, SOFT, agree, forced, look
+from kernels.combinations import BIASES, DOTS, KINDS, LIMITS, SOFT, WINDOWS, agree, forced, look
 
 pytestmark = pytest.mark.gpu
-KINDS = {"attention", "prepared", "heads", "packed", "packed heads"}
-DOTS = {"dot", "scaled", "general", "cosine", "cosine learned", "cosine query"}
-LIMITS = {"lengths", "causal", "causal from", "causal rows"}
-WINDOWS = {"monotonic", "monotonic from", "monotonic rows", "predictive"}
 ALIBI = {"alibi", "alibi from"}
 HALF = (torch.float16, torch.bfloat16)
 # by backend: dtypes, scores, spans, widths, sizes, how many calls, and what must be among them

@@ -77,23 +77,9 @@ def test_it_is_the_formula_for_each_pair():
 
 
 def test_numbers_are_dropped_or_scaled():
-    x, y, keep = torch.tensor([1.0, -2.0, 3.0]), torch.ones(3), torch.tensor([True, True, False])
+    x, keep = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([True, True, False])
     assert reference.dropout(x, keep, 0.5).tolist() == [2.0, -4.0, 0.0]
-    assert reference.dropout_add(y, x, keep, 0.5).tolist() == [3.0, -3.0, 1.0]
-    assert reference.relu_dropout(x, keep, 0.5).tolist() == [2.0, 0.0, 0.0]
     assert reference.dropout(torch.tensor([torch.nan]), torch.tensor([False]), 0.5).tolist() == [0.0]
-
-
-def test_smooth_activations_are_their_formulas():
-    """Each number by the standard library's own functions."""
-    x, keep = torch.tensor([-3.0, -0.5, 0.0, 2.0], dtype=torch.float64), torch.tensor([True, True, True, True])
-    gelu = [number * 0.5 * math.erfc(-number / math.sqrt(2)) for number in x.tolist()]
-    silu = [number / (1 + math.exp(-number)) for number in x.tolist()]
-    for found, expected in ((reference.gelu_dropout, gelu), (reference.silu_dropout, silu)):
-        exact = torch.tensor(expected, dtype=torch.float64)
-        torch.testing.assert_close(found(x, keep, 1.0), exact)
-        torch.testing.assert_close(found(x, keep, 0.5), 2 * exact)
-        assert not found(x, ~keep, 0.5).any()
 
 
 # ---- the affine map and its sums: torch's own, and each sum the gradient that it is called
@@ -107,17 +93,11 @@ def test_the_affine_map_is_torchs():
 
 def test_the_sums_are_gradients():
     grad, ids = torch.randn(7, 5).double(), torch.tensor([3, 0, 3, 3, 1, 0, 3])
-    bias, table = torch.zeros(5).double().requires_grad_(), torch.zeros(4, 5).double().requires_grad_()
-    (slope,) = torch.autograd.grad(
-        reference.linear(torch.zeros(7, 2).double(), torch.zeros(5, 2).double(), bias), bias, grad
-    )
-    torch.testing.assert_close(reference.column_sums(grad), slope)
+    table = torch.zeros(4, 5).double().requires_grad_()
     (slope,) = torch.autograd.grad(F.embedding(ids, table), table, grad)
     torch.testing.assert_close(reference.row_sums(grad, ids, 4), slope)
     torch.testing.assert_close(reference.row_sums(grad, ids, 4, 0.5), slope / 2)
-    assert (
-        reference.column_sums(grad.bfloat16()).dtype == reference.row_sums(grad.half(), ids, 4).dtype == torch.float32
-    )
+    assert reference.row_sums(grad.half(), ids, 4).dtype == torch.float32
 
 
 # ---- a residual with its norm, number by number

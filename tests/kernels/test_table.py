@@ -5,18 +5,16 @@ import torch
 
 from regard.errors import BackendError
 from regard.kernels import table, triton
-from regard.kernels.operations import dropout, linear, projection_loss, top_tokens
 from regard.kernels.table import (
     COMPILING,
     HALF,
     NEEDS_TRITON,
     Condition,
-    Kinds,
     Request,
     Row,
     Table,
     compiling,
-    describe_dtype,
+    has_kernel,
     listing,
 )
 
@@ -144,84 +142,14 @@ def test_a_plan_says_who_serves_and_why_not_those_before():
     assert str(WORK.plan(REQUEST._replace(features=()))) == "fast: nothing beside"
 
 
-def test_kinds_ask_once():
-    asked = []
-
-    def describe(width):
-        asked.append(width)
-        return REQUEST._replace(sizes={"width": width})
-
-    kinds = Kinds(WORK, describe)
-    assert [kinds[width,] for width in (64, 66, 64)] == [FAST, PLAIN, FAST]
-    assert asked == [64, 66]
-
-
-def test_a_call_of_one_dtype_is_described(monkeypatch):
-    assert describe_dtype("cpu", torch.bfloat16) == Request("cpu", (torch.bfloat16,))
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert describe_dtype("cpu", torch.float32).features == (COMPILING,)
-
-
-SINGLE, HALF_FIRST, DOUBLE = torch.float32, torch.bfloat16, torch.float64
-NARROW = "it takes float32, float16 and bfloat16, not float64"
-OPERATIONS = {  # a table, a request that its first row serves, and what that row refuses
-    "dropout": (dropout.DROPOUT, Request("cpu", (SINGLE,)), [({"device": "cuda"}, "it runs on cpu, not on cuda")]),
-    "linear": (
-        linear.LINEAR,
-        Request("cpu", (SINGLE, SINGLE)),
-        [
-            ({"device": "cuda"}, "it runs on cpu, not on cuda"),
-            ({"dtypes": (DOUBLE, SINGLE)}, "it takes float32, not float64"),
-            ({"dtypes": (SINGLE, HALF_FIRST)}, "it takes float32, not bfloat16"),
-        ],
-    ),
-    "residual": (
-        dropout.RESIDUAL,
-        Request("cuda", (SINGLE, HALF_FIRST), (), {"width": 8192}),
-        [
-            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
-            ({"dtypes": (DOUBLE, SINGLE)}, NARROW),
-            ({"dtypes": (SINGLE, DOUBLE)}, NARROW),
-            ({"sizes": {"width": 8193}}, "width: 8193 given, expected at most 8192"),
-        ],
-    ),
-    "projection loss": (
-        projection_loss.PROJECTION_LOSS,
-        Request("cuda", (HALF_FIRST,)),
-        [
-            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
-            ({"device": "mps"}, "it runs on cuda, not on mps"),
-            ({"dtypes": (DOUBLE,)}, NARROW),
-        ],
-    ),
-    "top tokens": (
-        top_tokens.TOP_TOKENS,
-        Request("cuda", (HALF_FIRST,), (), {"tokens": 32, "vocabulary": 32}),
-        [
-            ({"device": "cpu"}, "it runs on cuda, not on cpu"),
-            ({"dtypes": (DOUBLE,)}, NARROW),
-            ({"sizes": {"tokens": 33, "vocabulary": 99}}, "tokens: 33 given, expected at most 32"),
-            ({"sizes": {"tokens": 5, "vocabulary": 4}}, "more tokens than there are"),
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_who_serves_an_operation(name, monkeypatch):
-    work, served, refused = OPERATIONS[name]
-    row = work.rows[0]
-    monkeypatch.setattr(triton, "INSTALLED", True)
-    assert work.ask(served) is row
-    new = ["something new", *([] if name == "top tokens" else [COMPILING])]
-    for change, words in [*refused, *(({"features": (each,)}, f"it does not serve {each}") for each in new)]:
-        assert row.refusal(served._replace(**change)) == words
-        assert not row.serves(served._replace(**change))
-        assert work.ask(served._replace(**change)) is (work.rows[-1] if "features" in change else work.rows[1])
-    if NEEDS_TRITON in row.conditions:
-        monkeypatch.setattr(triton, "INSTALLED", False)
-        assert row.refusal(served) == "Triton is not installed"
-        assert work.ask(served) is work.rows[1]
+@pytest.mark.parametrize("installed", [True, False])
+def test_who_has_a_kernel(installed, monkeypatch):
+    monkeypatch.setattr(triton, "INSTALLED", installed)
+    for dtype in (torch.float32, *HALF):
+        assert has_kernel("cuda", dtype, torch.bfloat16) == installed
+        assert not has_kernel("cpu", dtype)
+        assert not has_kernel("mps", dtype)
+        assert not has_kernel("cuda", dtype, torch.float64)
 
 
 def test_the_tables_of_all_works():
@@ -231,7 +159,7 @@ def test_the_tables_of_all_works():
     import regard.models.rnnsearch
     import regard.training.cuda_graphs  # noqa: F401
 
-    assert {"attention", "stack", "step of a search", "search", "update", "dropout", "linear"} <= {*table.TABLES}
+    assert {"attention", "stack", "step of a search", "search", "update"} <= {*table.TABLES}
     for work in table.TABLES.values():
         assert work.rows[-1].features is None
         assert all(row.features is not None for row in work.rows[:-1])

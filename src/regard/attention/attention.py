@@ -7,7 +7,7 @@ Everything historical is a choice of three parts: a Score, a Span and a Weightin
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -142,15 +142,9 @@ class Attention(Attentive):
         query, prepared = self.check_inputs(query, keys, values)
         return self.look_projected(self.score.project_query(query), prepared, query, span)
 
-    def backend(
-        self,
-        query: Float[Tensor, "*bq n dq"] | None,
-        keys: Float[Tensor, "*bk m dk"] | Prepared,
-        values: Float[Tensor, "*bv m dv"] | None = None,
-        span: Span | None = None,
-    ) -> str:
-        """Return the name of the backend that would serve this call."""
-        return self.plan(query, keys, values, span).name
+    def backend(self, *args: Any, **kwargs: Any) -> str:
+        """Return the name of the backend that would serve a call of these arguments."""
+        return self.plan(*args, **kwargs).name
 
     def plan(
         self,
@@ -242,7 +236,8 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Look:
         """The look behind the projections."""
-        span, packed, rest = self._split_span(span)
+        span = join(self.span, span)
+        packed, rest = split_packed(span)
         if packed is None:
             return self.dense_look(self.resolve_call(projected_query, prepared, query, span, heads), span)
         packed = packed.to(projected_query.device)
@@ -270,13 +265,6 @@ class Attention(Attentive):
         """Who would serve the forward, and why not those before."""
         return backends.plan(describe(self.resolve(projected_query, prepared, query, span, heads)[0]))
 
-    def _split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
-        """The module's span joined with the call's; its Packed part, if it has one, and the others."""
-        if span is None and self.span is None:
-            return None, None, []
-        span = join(self.span, span)
-        return (span, *split_packed(span))
-
     def resolve(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
     ) -> tuple[Call, Packed | None]:
@@ -284,7 +272,8 @@ class Attention(Attentive):
         if type(span) is Shared and self.span is None:
             packed, rest = span.packed, span.rest
         else:
-            span, packed, rest = self._split_span(span)
+            span = None if span is None and self.span is None else join(self.span, span)
+            packed, rest = split_packed(span)
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
                 prepared = prepared.contents()  # a mask is of the whole size
@@ -331,7 +320,13 @@ class Attention(Attentive):
             projected_query.device,
             causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
             layout=packed.layout,
-            needs_padding=any(not is_causal_from_zero(part) for part in rest),
+            needs_padding=not all(  # what kernels know beside Packed sequences as they lie
+                isinstance(part, Causal)
+                and is_exactly(part, Causal)
+                and isinstance(part.start, int)
+                and part.start == 0
+                for part in rest
+            ),
         )
         return self._build_call(projected_query, prepared.keys, prepared.values, limits)
 
@@ -437,11 +432,6 @@ def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, 
 def describe_part(part: object) -> str:
     """A module without its children."""
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
-
-
-def is_causal_from_zero(part: Span) -> bool:
-    """Return whether a span is the one that kernels know beside Packed sequences as they lie."""
-    return is_exactly(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0
 
 
 # ---- blocks of keys that arrive one after the other, by merging partial softmaxes

@@ -87,8 +87,7 @@ class Block(Residual):
         activation: Activation = "relu",
     ):
         super().__init__()
-        check_norm(norm)
-        check_activation(activation)
+        check_options(norm, activation)
         self.norm, self.has_residual = norm, residual
         self.dropout = check_dropout(dropout)
         size, heads = check_positive(size=size, heads=heads)
@@ -174,8 +173,7 @@ class MixingBlock(Residual):
         activation: Activation = "relu",
     ):
         super().__init__()
-        check_norm(norm)
-        check_activation(activation)
+        check_options(norm, activation)
         self.norm, self.dropout, self.has_residual = norm, check_dropout(dropout), residual
         hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
         self.mixing, self.mixing_norm = mixing, make_norm(norm, size)
@@ -196,12 +194,10 @@ class MixingBlock(Residual):
         return x
 
 
-def check_norm(norm: str) -> None:
+def check_options(norm: str, activation: str) -> None:
+    """Refuse names that are none of those there are."""
     if norm not in ("pre", "post", "none"):
         raise ArgumentError(f"norm: {norm!r} given, expected 'pre', 'post' or 'none'")
-
-
-def check_activation(activation: str) -> None:
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"activation: {activation!r} given, expected 'relu', 'gelu' or 'silu'")
 

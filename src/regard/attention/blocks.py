@@ -8,8 +8,9 @@ attention that is called is asked for its plan on the way, so that a slow path h
 
 # b batch · n positions of x · m positions of memory · d width
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Unpack, cast
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from regard.attention import fused_stack, fused_step
 from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
 from regard.attention.cache import State
-from regard.attention.call_records import Attentive, find_outermost, stay_eager
+from regard.attention.call_records import find_outermost, stay_eager
 from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_exactly, join, parts_of, share, unshare
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Plan, table
@@ -164,25 +165,16 @@ class Decoder(Stack):
 # ---- plans
 
 
-class ModelPlan(Mapping[str, Plan]):
+class ModelPlan(dict[str, Plan]):
     """The plan of each attention of a model, by its dotted name, and of each stack: printed, a line for each."""
 
     def __init__(self) -> None:
-        self.plans: dict[str, Plan] = {}
+        super().__init__()
         self.stacks: dict[str, Plan] = {}
-
-    def __getitem__(self, name: str) -> Plan:
-        return self.plans[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.plans)
-
-    def __len__(self) -> int:
-        return len(self.plans)
 
     def __str__(self) -> str:
         lines = [line for name, plan in self.stacks.items() for line in f"{name}: {plan}".splitlines()]
-        for name, plan in self.plans.items():
+        for name, plan in self.items():
             inside = any(name.startswith(f"{stack}.") for stack, whole in self.stacks.items() if whole.name == "fused")
             first, *rest = str(plan).splitlines()
             lines += [f"{name}: in the fused stack"] if inside else [f"{name}: {first}", *rest]
@@ -195,29 +187,22 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
     found = ModelPlan()
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
 
-    def note_stack(name: str):  # type: ignore[no-untyped-def]
-        def note(stack: Stack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            given = inspect.signature(stack.forward).bind(*args, **kwargs).arguments
-            span = given.get("span")
-            if isinstance(stack, Decoder):
-                span = join(Causal(), span)
-            request = fused_stack.describe(stack, given["x"], span, given.get("memory"), given.get("memory_span"))
-            needs = tuple(each for each in request.features if each != table.HOOKS)  # this one's own
-            found.stacks[name] = fused_stack.STACK.plan(request._replace(features=needs))
+    def note(name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not isinstance(module, Stack):
+            found[name] = module.plan(*args, **kwargs)
+            return
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        span = given.get("span")
+        if isinstance(module, Decoder):
+            span = join(Causal(), span)
+        request = fused_stack.describe(module, given["x"], span, given.get("memory"), given.get("memory_span"))
+        needs = tuple(each for each in request.features if each != table.HOOKS)  # this one's own
+        found.stacks[name] = fused_stack.STACK.plan(request._replace(features=needs))
 
-        return note
-
-    def note_attention(name: str):  # type: ignore[no-untyped-def]
-        def note(module: Attentive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            found.plans[name] = module.plan(*args, **kwargs)  # type: ignore[operator]
-
-        return note
-
-    handles = [module.register_forward_pre_hook(note_stack(name), with_kwargs=True) for name, module in stacks.items()]
-    handles += [
-        module.register_forward_pre_hook(note_attention(name), with_kwargs=True)
-        for name, module in find_outermost(model).items()
-        if hasattr(module, "plan")
+    attentions = {name: module for name, module in find_outermost(model).items() if hasattr(module, "plan")}
+    handles = [
+        module.register_forward_pre_hook(partial(note, name), with_kwargs=True)
+        for name, module in (*stacks.items(), *attentions.items())
     ]
     try:
         with stay_eager():  # what is compiled would not call hooks

@@ -524,7 +524,13 @@ class State:
             raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
 
         def both(mine: Any, theirs: Any) -> Any:
-            return mine.join(theirs, steps) if isinstance(mine, Cache) else join_parts(mine, theirs)
+            if isinstance(mine, Cache):
+                return mine.join(theirs, steps)
+            if isinstance(mine, Tensor):
+                return join_tensors(mine, theirs)
+            theirs.check_owner(mine.owner, "other")  # projected memories, of any lengths
+            keys, values, *length = map(join_tensors, buffers(mine), buffers(theirs))
+            return Prepared(keys, values, mine.owner, *length)
 
         sentence = {name: both(part, other.sentence[name]) for name, part in self.sentence.items()}
         return State(sentence, {name: both(part, other.row[name]) for name, part in self.row.items()}, self.rows)
@@ -588,15 +594,6 @@ def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
         return part.take(rows)
     keys, values, *length = (buffer[rows] for buffer in buffers(part))
     return type(part)(keys, values, part.owner, *length)
-
-
-def join_parts(mine: Any, theirs: Any) -> Any:
-    """Put the rows of two parts of a state behind each other: tensors, or projected memories of any lengths."""
-    if isinstance(mine, Tensor):
-        return join_tensors(mine, theirs)
-    theirs.check_owner(mine.owner, "other")
-    keys, values, *length = (join_tensors(*pair) for pair in zip(buffers(mine), buffers(theirs), strict=True))
-    return Prepared(keys, values, mine.owner, *length)
 
 
 def join_tensors(one: Tensor, two: Tensor) -> Tensor:

@@ -242,6 +242,13 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
         kwargs = {key: freeze_cache(value, whole) for key, value in kwargs.items()}
         tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
         device_type = tensors[0].device.type if tensors else "cpu"
+        rng_state = None
+        if module.draws:  # so that a draw can be repeated
+            if device_type not in ("cpu", "cuda"):
+                raise WatchError(
+                    f"a random draw on {device_type} cannot be repeated, so its look would differ; watch it on a CPU"
+                )
+            rng_state = torch.get_rng_state(), torch.cuda.get_rng_state() if device_type == "cuda" else None
         pending.append(
             CallRecord(
                 args,
@@ -250,7 +257,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
                 [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()],
                 [part.training for part in module.modules()],
                 (device_type, torch.get_autocast_dtype(device_type), torch.is_autocast_enabled(device_type)),
-                random_state(device_type) if module.draws else None,
+                rng_state,
             )
         )
 
@@ -281,39 +288,23 @@ def replay_look(name: str, module: Attentive, record: CallRecord) -> Look:
             )
     device_type, dtype, enabled = record.autocast
     devices = [torch.cuda.current_device()] if record.rng_state is not None and record.rng_state[1] is not None else []
+    parts = list(module.modules())
+    before = [part.training for part in parts]
     with (
         torch.autocast(device_type, dtype=dtype, enabled=enabled),
         torch.random.fork_rng(devices=devices, enabled=record.rng_state is not None),
-        training_modes(module, record.training),
     ):
         if record.rng_state is not None:
             torch.set_rng_state(record.rng_state[0])
             if record.rng_state[1] is not None:
                 torch.cuda.set_rng_state(record.rng_state[1])
-        return module.look(*record.args, **record.kwargs)
-
-
-@contextmanager
-def training_modes(module: nn.Module, training: list[bool]) -> Iterator[None]:
-    """Every part back in the mode of the call, and afterwards in the one it had."""
-    parts = list(module.modules())
-    before = [part.training for part in parts]
-    try:
-        for part, mode in zip(parts, training, strict=True):
-            part.training = mode
-        yield
-    finally:
-        for part, mode in zip(parts, before, strict=True):
-            part.training = mode
-
-
-def random_state(device_type: str) -> tuple[Tensor, Tensor | None]:
-    """The generators' state, so that a draw can be repeated."""
-    if device_type not in ("cpu", "cuda"):
-        raise WatchError(
-            f"a random draw on {device_type} cannot be repeated, so its look would differ; watch it on a CPU"
-        )
-    return torch.get_rng_state(), torch.cuda.get_rng_state() if device_type == "cuda" else None
+        try:  # every part in the mode of the call, and afterwards in the one it had
+            for part, mode in zip(parts, record.training, strict=True):
+                part.training = mode
+            return module.look(*record.args, **record.kwargs)
+        finally:
+            for part, mode in zip(parts, before, strict=True):
+                part.training = mode
 
 
 def tensors_in(values: list[Any]) -> Iterator[Tensor]:

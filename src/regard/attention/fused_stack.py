@@ -19,7 +19,7 @@ from regard.attention.block import ACTIVATIONS, Block, MixingBlock, Stack
 from regard.attention.call_records import has_hooks
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
-from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
+from regard.attention.span import Causal, Monotonic, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, mixed_precision, residual, table
 
@@ -192,42 +192,18 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
 
 
 def build_parts(
-    block: Block | MixingBlock, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
+    block: Any, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
 ) -> Iterator[Part]:
-    """The parts of a block, in order; a memory is handed on from block to block."""
+    """The parts of a block, in order, whose norms are layer norms; a memory is handed on from block to block."""
     dropout = block.dropout if block.training else 0.0
     if isinstance(block, MixingBlock):
-        yield Part(mixing_work(block.mixing, span), None, layer_norm(block.mixing_norm), dropout)
+        yield Part(mixing_work(block.mixing, span), None, block.mixing_norm, dropout)
     else:
-        yield from attention_parts(block, span, memory, across, seeds, dropout)
-    assert block.feed is not None
-    outer: Any = block.feed[2]
-    yield Part(feed_forward_work(block.feed, seeds), outer.bias, layer_norm(block.feed_norm), dropout)
-
-
-def attention_parts(
-    block: Block,
-    span: Span | None,
-    memory: list[Tensor],
-    across: Span | None,
-    seeds: Iterator[Tensor],
-    dropout: float,
-) -> Iterator[Part]:
-    """The attentions of a block: to itself and, where it has one, to the memory."""
-    itself: Any = block.attention.output
-    yield Part(
-        self_attention_work(block.attention, span, seeds), itself.bias, layer_norm(block.attention_norm), dropout
-    )
-    if block.cross is not None:
-        output: Any = block.cross.output
-        norm = layer_norm(block.cross_norm)
-        yield Part(cross_attention_work(block.cross, memory, across, seeds), output.bias, norm, dropout)
-
-
-def layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
-    """A part's norm, which `block_problem` found to be one."""
-    assert isinstance(norm, nn.LayerNorm)
-    return norm
+        itself, cross = block.attention, block.cross
+        yield Part(self_attention_work(itself, span, seeds), itself.output.bias, block.attention_norm, dropout)
+        if cross is not None:
+            yield Part(cross_attention_work(cross, memory, across, seeds), cross.output.bias, block.cross_norm, dropout)
+    yield Part(feed_forward_work(block.feed, seeds), block.feed[2].bias, block.feed_norm, dropout)
 
 
 def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
@@ -241,14 +217,12 @@ def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
     return work
 
 
-def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
+def self_attention_work(heads: Any, span: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Self-attention, without the bias of its output."""
     from regard.kernels import self_attention
 
     packed, rest = split_packed(span)
-    assert isinstance(packed, Packed)
-    assert heads.projection is not None
-    assert heads.output is not None
+    assert packed is not None
     projection, output = heads.projection, heads.output
     radii = [part.radius for part in rest if isinstance(part, Monotonic)]
     where: dict[str, Any] = {"radius": radii[0]} if radii else {"causal": len(rest) > 0}
@@ -262,14 +236,12 @@ def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]
     return work
 
 
-def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
+def cross_attention_work(heads: Any, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Attention to a memory, without the bias of its output."""
     from regard.kernels import cross_attention
 
     packed, _ = split_packed(across)
-    assert isinstance(packed, Packed)
-    assert heads.projection is not None
-    assert heads.output is not None
+    assert packed is not None
     projection, output = heads.projection, heads.output
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -283,7 +255,7 @@ def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None
     return work
 
 
-def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
+def softmax_options(heads: Any, seeds: Iterator[Tensor]) -> dict[str, Any]:
     """Return the options by which scores become weights."""
     inner = heads.attention
     dropout = inner.dropout if inner.training else 0.0
@@ -291,12 +263,11 @@ def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
     return {"scale": scale, "dropout": dropout, "seed": next(seeds) if dropout else None}
 
 
-def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
+def feed_forward_work(feed: Any, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
     from regard.kernels import dropout_triton
 
-    layers: Any = feed
-    inner, between, outer = layers
+    inner, between, outer = feed
     name: Any = next(name for name, activation in ACTIVATIONS.items() if type(between) is activation)
     dropout: float = between.dropout if between.training else 0.0
 

@@ -76,7 +76,12 @@ class FusedStep:
         self.modules = list(decoder.modules())
         self.hooks = [hooks for each in self.modules for hooks in (each._forward_hooks, each._forward_pre_hooks)]
         self.fingerprint = take_fingerprint(self.modules)
-        self.features = tuple(decoder_features(decoder, self.modules))
+        needs = [*norm_features(decoder.final_norm), *(each for block in blocks for each in block_features(block))]
+        if len({(getattr(block, "norm", None), getattr(block, "has_residual", None)) for block in blocks}) > 1:
+            needs.append("blocks that differ in norms or residuals")
+        if any(OWN & vars(module).keys() for module in self.modules):
+            needs.append("a part with a function of its own")
+        self.features = tuple(needs)
         self.dtypes = tuple({parameter.dtype for parameter in decoder.parameters()})
         self.parts: list[Parts] = []
         if KNOWN.issuperset(self.features):
@@ -117,15 +122,20 @@ class FusedStep:
             projected = part.project(part.norms[0](x) if pre else x)
             both = projected[:, : 2 * part.depth].view(count, 2 * part.heads, 1, -1)
             if part.turns is not None:  # queries and keys lie side by side, and turn by the same angles
-                if angle is None:
-                    angle = turns_at(part.turns, place)
+                if angle is None:  # of one position, or of one per row beside its heads
+                    at = place if isinstance(place, int) else (place, None, None)
+                    angle = part.turns[0][at], part.turns[1][at]
                 neighbours = both.view(count, 2 * part.heads, 1, -1, 2).flip(-1).view_as(both)
                 both = torch.addcmul(both * angle[0], neighbours, angle[1])
             query, keys = both[:, : part.heads], both[:, part.heads :]
             cache.write_(keys, projected[:, 2 * part.depth :].view(count, part.heads, 1, -1), bounds)
-            if mask is None and (together or bounds[0] != bounds[1]):
-                mask = mask_past(cache, bounds[1] + 1, query.dtype)
             filled = cache.used if isinstance(cache, SharedBeamCache) else bounds[1] + 1
+            # A row may look at the slots that it descends from, or at its own keys where rows are not equally far.
+            if mask is None and isinstance(cache, SharedBeamCache):
+                mask = forbid(~cache.visible_slots()[:, None], query.dtype)
+            elif mask is None and bounds[0] != bounds[1]:
+                assert cache.length is not None
+                mask = forbid((torch.arange(filled) >= cache.length[:, None])[:, None, None], query.dtype)
             past = cache.keys[:, :, :filled], cache.values[:, :, :filled]
             if together:  # the rows of a sentence look at what they share together: [r a 1 w] -> [s a r w]
                 query = query.view(-1, state.rows, part.heads, query.shape[-1]).transpose(1, 2)
@@ -206,17 +216,6 @@ def take_fingerprint(modules: list[nn.Module]) -> list[object]:
     return found
 
 
-def decoder_features(decoder: Stack, modules: list[nn.Module]) -> Iterator[str]:
-    """What a decoder needs that is named in the table, or is not known here at all."""
-    yield from norm_features(decoder.final_norm)
-    for block in decoder.blocks:
-        yield from block_features(block)
-    if len({(getattr(block, "norm", None), getattr(block, "has_residual", None)) for block in decoder.blocks}) > 1:
-        yield "blocks that differ in norms or residuals"
-    if any(OWN & vars(module).keys() for module in modules):
-        yield "a part with a function of its own"
-
-
 def block_features(block: nn.Module) -> Iterator[str]:
     """What a block needs that is named in the table, or is not known here at all."""
     if type(block) is not Block or block.cross is None:
@@ -292,25 +291,6 @@ def norm_function(module: nn.Module | None) -> Function:
         return lambda x: x
     shape, weight, bias = list(module.normalized_shape), module.weight, module.bias
     return lambda x: torch.layer_norm(x, shape, weight, bias, module.eps)
-
-
-def turns_at(turns: tuple[Tensor, Tensor], place: int | Tensor | None) -> tuple[Tensor, Tensor]:
-    """The turns of one position, or of one per row beside its heads."""
-    if isinstance(place, int):
-        return turns[0][place], turns[1][place]
-    return turns[0][place, None, None], turns[1][place, None, None]
-
-
-def mask_past(cache: Cache, filled: int, dtype: torch.dtype) -> Float[Tensor, "r 1 _ t"]:
-    """What each row may look at, as numbers that are added to the scores: the slots that it descends from, or its own
-    keys where rows are not equally far.
-    """
-    if isinstance(cache, SharedBeamCache):
-        hidden = ~cache.visible_slots()[:, None]
-    else:
-        assert cache.length is not None
-        hidden = (torch.arange(filled) >= cache.length[:, None])[:, None, None]
-    return forbid(hidden, dtype)
 
 
 def forbid(hidden: Bool[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:

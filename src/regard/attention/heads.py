@@ -6,7 +6,7 @@ $\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, m W^K_h, m W^V_h)$, then $[\mathr
 # b batch · a heads · n queries · m keys · d width of a head · p width of a projected key
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -168,9 +168,8 @@ class Heads(Attentive):
             return self.merge_heads(context)
         past.extend(prepared)
         if not isinstance(past, SharedBeamCache):
-            return self.merge_heads(
-                self.attention.attend_projected(projected_query, gather_past(past), x, span, heads=True)
-            )
+            whole = past.contents() if isinstance(past, BeamIndexCache) else past
+            return self.merge_heads(self.attention.attend_projected(projected_query, whole, x, span, heads=True))
         if not nothing:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
         queries = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
@@ -195,16 +194,9 @@ class Heads(Attentive):
         look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
         return replace(look, context=self.merge_heads(look.context), how=f"{self.heads} heads · {look.how}")
 
-    def backend(
-        self,
-        x: Float[Tensor, "*b n size"],
-        memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
-        values: Float[Tensor, "*bv m width"] | Span | None = None,
-        span: Span | Start | None = None,
-        start: Start = 0,
-    ) -> str:
-        """Return the name of the backend that would serve this call."""
-        return self.plan(x, memory, values, span, start).name
+    def backend(self, *args: Any, **kwargs: Any) -> str:
+        """Return the name of the backend that would serve a call of these arguments."""
+        return self.plan(*args, **kwargs).name
 
     def plan(
         self,
@@ -230,7 +222,9 @@ class Heads(Attentive):
         if memory.ndim < 2 or memory.shape[-1] != self.memory_size:
             check_width("memory", memory, self.memory_size)
         if values is not None:
-            check_values(values, memory, self.memory_size)
+            check_width("values", values, self.memory_size)
+            if values.shape[-2] != memory.shape[-2]:
+                raise ShapeError(f"values: {values.shape[-2]} given, expected one per key, {memory.shape[-2]}")
             keys, values = self.key(memory), self.value(values)
         # Rows of one matrix that lie side by side are one product.
         elif self.projection is not None and are_original(self.key, self.value):
@@ -420,11 +414,6 @@ def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
     return module
 
 
-def gather_past(memory: Prepared) -> Prepared:
-    """Copy what a row looks at into the row itself."""
-    return memory.contents() if isinstance(memory, BeamIndexCache) else memory
-
-
 def are_original(*parts: nn.Module) -> bool:
     """Return whether these are still the parts that were made here (none put in its place), and have no hooks."""
     for part in parts:
@@ -450,13 +439,6 @@ def parse_arguments(
     if isinstance(values, Tensor):
         raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")
     return None, values, span
-
-
-def check_values(values: Tensor, memory: Tensor, size: int) -> None:
-    """Refuse values unless there is one per key, of the memory's width."""
-    check_width("values", values, size)
-    if values.shape[-2] != memory.shape[-2]:
-        raise ShapeError(f"values: {values.shape[-2]} given, expected one per key, {memory.shape[-2]}")
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:
@@ -490,18 +472,13 @@ class PerHead(Score, delegates=True):
 
     @property
     def head_scores(self) -> list[Score]:
-        """Return the score of each head."""
+        """Return the score of each head; all have one form."""
         return cast(list[Score], list(self.scores))
-
-    @property
-    def first_score(self) -> Score:
-        """The first head's score; all have its form."""
-        return self.head_scores[0]
 
     @property
     def fused_form(self) -> str:
         """The form of each head's score."""
-        return self.first_score.fused_form
+        return self.head_scores[0].fused_form
 
     def project_query(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
         return torch.stack(
@@ -524,10 +501,10 @@ class PerHead(Score, delegates=True):
             score.check(query_width, key_width)
 
     def scale(self, width: int) -> float:
-        return self.first_score.scale(width)
+        return self.head_scores[0].scale(width)
 
     def projected_size(self, key_size: int) -> int:
-        return self.first_score.projected_size(key_size)
+        return self.head_scores[0].projected_size(key_size)
 
     @property
     def vector(self) -> Tensor | None:

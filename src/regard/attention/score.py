@@ -8,7 +8,7 @@ two. What is bilinear (dot, scaled, general, cosine) is one product after that, 
 import inspect
 import math
 import warnings
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -55,8 +55,6 @@ class Score(Settling):
             raise TypeError(
                 f"{cls.__name__} overrides `fused_form`, which follows from `form` and `compare`: set those"
             )
-        if cls.compare is Score.compare and cls.vector is not Score.vector:
-            raise TypeError(f"{cls.__name__} overrides `vector`, which only an Additive score has: override `compare`")
 
     @property
     def fused_form(self) -> str:
@@ -205,12 +203,6 @@ class Additive(Score):
         self.query = Linear(query_size, hidden, bias=False)
         self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse a scale, which additive scores do not have."""
-        super().__init_subclass__(**options)
-        if cls.compare is Additive.compare and cls.scale is not Score.scale:
-            raise TypeError(f"{cls.__name__} overrides `scale`, which only a bilinear score has: override `compare`")
 
     def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
         """W q_i."""

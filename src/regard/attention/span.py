@@ -337,16 +337,6 @@ class Packed(Span):
     they are given, nothing is read back from a device, and nothing about the offsets is checked.
     """
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass that would be passed by: kernels are given the offsets, and padding is for the others."""
-        super().__init_subclass__(**options)
-        for name in ("narrow", "layout", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"):
-            if getattr(cls, name) is not getattr(Packed, name):
-                raise TypeError(
-                    f"{cls.__name__} overrides `{name}`, which is not always called for a Packed span: join Packed "
-                    "with a span of your own by &"
-                )
-
     def __init__(
         self,
         offsets: Int[Tensor, " s1"] | Sequence[int],

@@ -179,17 +179,6 @@ SPARSE = 16  # how much padding the kernel may carry and still be faster than th
 LARGE = 1 << 20  # numbers of [b n m h] from which chunks, which recompute them, are worth their overhead
 
 
-def one_tile_wins(request: Request) -> bool:
-    """Return whether one tile a sequence is the fastest, as measured on an H200.
-
-    Of plain rows of 128 keys, cuDNN's forward is faster by a sixth, and its backward slower.
-    """
-    features, sizes = request.features, request.sizes
-    return (
-        GRADIENT in features or PACKED in features or LENGTHS in features or max(sizes["queries"], sizes["keys"]) <= 64
-    )
-
-
 def triton_wins(request: Request) -> bool:
     """Return whether tiles of 64 by 64 would not be mostly padding; a few queries without gradients have a
     kernel of their own.
@@ -204,12 +193,13 @@ def triton_wins(request: Request) -> bool:
 def window_wins(request: Request) -> bool:
     """Return whether touching only the window pays, as measured on two cores of a CPU.
 
-    Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
+    Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window;
+    around predicted centres their rival is one product, and each has a copy of its keys.
     """
     sizes, tile = request.sizes, window.TILE
     width = 2 * sizes["radius"] + 1
-    if BILINEAR in request.features and CENTRES not in request.features and sizes["queries"] > tile:
-        return 4 * (width + tile) <= sizes["keys"]
+    if BILINEAR in request.features and sizes["queries"] > tile:
+        return (32 * width if CENTRES in request.features else 4 * (width + tile)) <= sizes["keys"]
     return 2 * width <= sizes["keys"]
 
 
@@ -292,7 +282,11 @@ BACKENDS = Table(
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, CAUSAL, PACKED, PACKED_KEYS}),
         most={"queries": ONE_TILE, "keys": ONE_TILE, "width": ONE_TILE_WIDTH},
         conditions=(EQUAL_WIDTHS, NEEDS_TRITON),
-        wins=one_tile_wins,
+        # As measured on an H200: of plain rows of 128 keys, cuDNN's forward is faster by a sixth, its backward slower.
+        wins=lambda request: (
+            not {GRADIENT, PACKED, LENGTHS}.isdisjoint(request.features)
+            or max(request.sizes["queries"], request.sizes["keys"]) <= 64
+        ),
     ),
     Backend(
         name="varlen",

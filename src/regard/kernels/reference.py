@@ -151,11 +151,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return product if bias is None else product + bias
 
 
-def column_sums(x: Tensor) -> Tensor:
-    """Compute the gradient of a bias: [t c] -> [c], the sum of the rows, in float32 or wider."""
-    return widen(x).sum(0)
-
-
 def row_sums(x: Tensor, ids: Tensor, count: int, factor: float = 1.0) -> Tensor:
     """Compute an embedding's gradient, the sum of the rows with each index: [t c], [t] -> [v c], float32 or wider."""
     return torch.stack([widen(x[ids == index]).sum(0) for index in range(count)]) * factor
@@ -164,26 +159,6 @@ def row_sums(x: Tensor, ids: Tensor, count: int, factor: float = 1.0) -> Tensor:
 def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """Set some numbers of x to zero and scale the others, so that the expectation stays the same."""
     return torch.where(keep, x / keep_probability, 0.0)
-
-
-def dropout_add(x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Compute a residual, x + dropout(y)."""
-    return x + dropout(y, keep, keep_probability)
-
-
-def relu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Compute dropout(relu(x))."""
-    return dropout(x.relu(), keep, keep_probability)
-
-
-def gelu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Compute dropout(x · Φ(x)), Φ the normal distribution (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
-    return dropout(x * 0.5 * (1 + torch.erf(x * 0.5**0.5)), keep, keep_probability)
-
-
-def silu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Compute dropout(x · σ(x)), also called swish (the same paper; Ramachandran et al. 2017, arXiv:1710.05941)."""
-    return dropout(x * torch.sigmoid(x), keep, keep_probability)
 
 
 def residual(

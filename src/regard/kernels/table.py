@@ -1,4 +1,4 @@
-"""One table of who does what: an attention call, a step of a search, a whole stack, an operation, a training update.
+"""One table of who does what: an attention call, a step of a search, a whole stack, a recurrence, a training update.
 
 A `Request` describes a piece of work in plain data. Each `Row` lists what it serves, and whatever it does not list it
 refuses: a new feature is unknown to every row until the row lists it, so that no kernel is given what it would ignore.
@@ -47,11 +47,6 @@ class Condition:
 NEEDS_TRITON = Condition(lambda request: triton.INSTALLED, "Triton is not installed")
 
 
-def always(request: Request) -> bool:
-    """Return True: this row is preferred wherever it serves."""
-    return True
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One implementation, and what it serves."""
@@ -62,7 +57,7 @@ class Row:
     dtypes: tuple[torch.dtype, ...] | None = None  # None: whatever torch computes in
     most: Mapping[str, int] | None = None  # the largest sizes
     conditions: tuple[Condition, ...] = ()
-    wins: Callable[[Request], bool] = always  # whether to take it where it serves
+    wins: Callable[[Request], bool] = lambda request: True  # whether to take it where it serves
 
     def serves(self, request: Request) -> bool:
         """Return whether nothing is refused."""
@@ -199,21 +194,9 @@ class Plan:
         return "\n".join([f"{self.name}: {needs}", *(f"  not {name}: {why}" for name, why in self.reasons.items())])
 
 
-def describe_dtype(device: str, dtype: torch.dtype) -> Request:
-    """Put a call that has one dtype, and no sizes that matter, into plain data."""
-    return Request(device, (dtype,), compiling())
-
-
-class Kinds(dict[Any, AnyRow]):
-    """The rows of the kinds of requests that an operation tells apart by itself: a look in a dictionary, no more."""
-
-    def __init__(self, table: Table[AnyRow], describe: Callable[..., Request] = describe_dtype):
-        super().__init__()
-        self.table, self.describe = table, describe
-
-    def __missing__(self, kind: tuple[Any, ...]) -> AnyRow:
-        row = self[kind] = self.table.choose(self.describe(*kind))
-        return row
+def has_kernel(device: str, *dtypes: torch.dtype) -> bool:
+    """Return whether an operation on tensors of this device and these dtypes has a kernel in Triton."""
+    return device == "cuda" and triton.INSTALLED and all(dtype in SINGLE_OR_HALF for dtype in dtypes)
 
 
 def compiling() -> tuple[str, ...]:

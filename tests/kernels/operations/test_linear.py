@@ -10,22 +10,14 @@ from regard.kernels.operations.linear import (
     LARGE,
     WORK,
     Linear,
-    describe,
     is_packed,
     linear,
     pack_weights,
     store,
 )
-from regard.kernels.table import Request
-
-LAID = Request("cpu", (torch.float32, torch.float32))
 
 
-def test_calls_are_described():
-    single = "cpu", torch.float32, torch.float32
-    assert describe(*single, backward=False, autocast=False) == LAID
-    assert describe(*single, backward=True, autocast=False).features == ("a backward pass",)
-    assert describe(*single, backward=False, autocast=True).features == ("autocast",)
+def test_what_is_packed(monkeypatch):
     x, weight = torch.zeros(2, 300), torch.zeros(7, 300, requires_grad=True)
     assert not is_packed(x, weight)
     assert not is_packed(x.requires_grad_(), weight.detach())
@@ -33,6 +25,10 @@ def test_calls_are_described():
         assert is_packed(x, weight)
         with torch.autocast("cpu"):
             assert not is_packed(x, weight)
+        for one, other in ((x.double(), weight), (x, weight.bfloat16()), (x.to("meta"), weight)):
+            assert not is_packed(one, other)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert not is_packed(x, weight)
 
 
 def test_gradients_and_other_numbers_go_the_plain_way():

@@ -2,15 +2,9 @@
 
 import torch
 
-from regard.kernels.operations.top_tokens import describe, top_tokens
-from regard.kernels.table import Request
+from regard.kernels.operations.top_tokens import top_tokens
 
 END = 2
-
-
-def test_calls_are_described():
-    found = describe(torch.zeros(3, 20), 4)
-    assert found == Request("cpu", (torch.float32,), (), {"tokens": 4, "vocabulary": 20})
 
 
 def test_elsewhere_it_is_the_reference():

@@ -17,16 +17,14 @@ def test_they_are_the_references(shape, dtype):
     x = torch.randn(shape, device=DEVICE, dtype=dtype)
     found = column_sums(x)
     assert found.dtype == torch.float32
-    torch.testing.assert_close(
-        found, reference.column_sums(x.double()).float(), rtol=1e-5, atol=1e-5 * max(1, shape[0]) ** 0.5
-    )
+    torch.testing.assert_close(found, x.double().sum(0).float(), rtol=1e-5, atol=1e-5 * max(1, shape[0]) ** 0.5)
     assert torch.equal(column_sums(x), found)
 
 
 def test_strides():
     x = torch.randn(50, 40, device=DEVICE)
     for view in (x[:, 3:20], x[::3], x.t(), x[1:, ::2]):
-        expected = reference.column_sums(view.double()).float()
+        expected = view.double().sum(0).float()
         torch.testing.assert_close(column_sums(view), expected, rtol=1e-5, atol=1e-4)
 
 

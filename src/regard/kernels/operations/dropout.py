@@ -20,10 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Request, Row, Table, compiling, describe_dtype
+from regard.kernels.table import has_kernel
 
-DROPOUT = Table("dropout", Row(name="cpu", devices=("cpu",)), Row(name="torch", features=None))
-KINDS = Kinds(DROPOUT)
+STEPS = 1 << 16  # what sixteen bits can say
+WIDEST = 8192  # a row of a residual stands in the registers of one program
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -66,18 +66,13 @@ def silu_dropout(x: Tensor, p: float) -> Tensor:
 # ---- on a CPU
 
 
-STEPS = 1 << 16  # what sixteen bits can say
-
-
 def draw(x: Tensor, p: float) -> tuple[Tensor, float] | None:
     """Draw which numbers of x stay, one byte each, with the probability of that; None where torch draws.
 
     Takes one draw of torch's generator. Seen as int8 the mask becomes a floating-point one ten times faster than as
     booleans.
     """
-    kind = x.device.type, x.dtype
-    row = DROPOUT.choose(describe_dtype(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
-    if row.name == "torch":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     seed = int(torch.empty((), dtype=torch.int64).random_())
     limit, count = round(p * STEPS), x.numel()
@@ -141,22 +136,6 @@ class ReluDropout(torch.autograd.Function):
 # ---- the residual
 
 
-WIDEST = 8192  # a row stands in the registers of one program
-
-RESIDUAL = Table(
-    "residual",
-    Row(
-        name="triton",
-        devices=("cuda",),
-        dtypes=SINGLE_OR_HALF,
-        most={"width": WIDEST},
-        conditions=(NEEDS_TRITON,),
-    ),
-    Row(name="torch", features=None),
-    steps={"width": (WIDEST,)},
-)
-
-
 def residual(
     x: Float[Tensor, "*b d"],
     y: Float[Tensor, "*b d"],
@@ -176,7 +155,8 @@ def residual(
     """
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
-    if RESIDUAL.choose(describe_residual(x, y)).name == "triton":
+    fits = x.shape[-1] <= WIDEST and not torch.compiler.is_compiling()
+    if fits and has_kernel(x.device.type, x.dtype, y.dtype):
         from regard.kernels.triton import dropout as triton
 
         made = triton.Residual.apply(x, y, bias, p, norm_weight, norm_bias, eps, seed, dtype or y.dtype)
@@ -186,8 +166,3 @@ def residual(
         return together, None
     normed = F.layer_norm(together.to(norm_weight.dtype), together.shape[-1:], norm_weight, norm_bias, eps)
     return together, normed.to(dtype or y.dtype)
-
-
-def describe_residual(x: Tensor, y: Tensor) -> Request:
-    """Put a call into plain data."""
-    return Request(x.device.type, (x.dtype, y.dtype), compiling(), {"width": x.shape[-1]})

@@ -15,17 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.kernels.table import AUTOCAST, Kinds, Request, Row, Table, compiling
-
 LARGE, WORK = 1 << 16, 1 << 18  # numbers of W, and products of numbers in a call, from which packing pays
 FEW, ONCE = 16, 1 << 19  # rows up to which, in the few steps of a sentence, only weights of so many numbers pay
-
-
-LINEAR = Table(
-    "linear",
-    Row(name="packed", devices=("cpu",), dtypes=(torch.float32,)),
-    Row(name="torch", features=None),
-)
 
 
 class Linear(nn.Linear):
@@ -53,25 +44,11 @@ def linear(
 
 
 def is_packed(x: Tensor, weight: Tensor) -> bool:
-    """Return whether a product is one of packed weights: of one that is LARGE, and much WORK."""
-    device = x.device.type
+    """Return whether packed weights serve a product: in single precision on a CPU, with no gradient and no autocast."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or not x.dtype == weight.dtype == torch.float32:
+        return False
     backward = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    kind = device, x.dtype, weight.dtype, backward, torch.is_autocast_enabled(device)
-    row = LINEAR.choose(describe(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
-    return row.name == "packed"
-
-
-def describe(device: str, dtype: torch.dtype, weight: torch.dtype, backward: bool, autocast: bool) -> Request:
-    """Put a call into plain data."""
-    features = compiling()
-    if backward:
-        features += ("a backward pass",)
-    if autocast:
-        features += (AUTOCAST,)
-    return Request(device, (dtype, weight), features)
-
-
-KINDS = Kinds(LINEAR, describe)
+    return not backward and not torch.is_autocast_enabled("cpu")
 
 
 # ---- packed weights

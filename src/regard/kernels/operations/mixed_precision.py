@@ -98,32 +98,26 @@ class Products(torch.autograd.Function):
         if all(grad is None for grad in given[:count]):
             return None, None, None, *beside
         grads = [x.new_zeros(len(x), n) if g is None else g for g, x, n in zip(given, inputs, rows, strict=False)]
-        d_inputs = [
-            input_gradient(grad, w, other) if needed else None
-            for grad, w, other, needed in zip(grads, narrow.split(rows), beside, ctx.needs_input_grad[3:], strict=True)
-        ]
+        d_inputs: list[Tensor | None] = []
+        for grad, w, other, needed in zip(grads, narrow.split(rows), beside, ctx.needs_input_grad[3:], strict=True):
+            if not needed:
+                d_inputs.append(None)
+            elif other is None:
+                d_inputs.append(torch.mm(grad, w))
+            else:  # added to the gradient of the other path, in place: nothing else reads that any more
+                d_inputs.append(other.contiguous().addmm_(grad, w))
         d_weight = d_bias = None
         if ctx.needs_input_grad[0]:  # it may be frozen
             d_weight = narrow.new_empty(narrow.shape, dtype=dtype)
             for grad, x, out in zip(grads, inputs, d_weight.split(rows), strict=True):
-                weight_gradient(grad, x, out)
+                if out.dtype == grad.dtype or not grad.is_cuda:
+                    out.copy_(torch.mm(grad.t().to(out.dtype), x.to(out.dtype)))
+                else:  # summed and written in single precision
+                    torch.mm(grad.t(), x, out_dtype=out.dtype, out=out)
         if bias_dtype is not None and ctx.needs_input_grad[1]:
             each = [sums(grad) for grad in grads]
             d_bias = (torch.cat(each) if count > 1 else each[0]).to(bias_dtype)
         return d_weight, d_bias, None, *d_inputs
-
-
-def input_gradient(grad: Tensor, weight: Tensor, beside: Tensor | None) -> Tensor:
-    """Add grad W to the gradient of another path, in place: nothing else reads that any more."""
-    return torch.mm(grad, weight) if beside is None else beside.contiguous().addmm_(grad, weight)
-
-
-def weight_gradient(grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """Compute gradᵀ x, summed and written in single precision."""
-    if out.dtype == grad.dtype or not grad.is_cuda:
-        out.copy_(torch.mm(grad.t().to(out.dtype), x.to(out.dtype)))
-    else:
-        torch.mm(grad.t(), x, out_dtype=out.dtype, out=out)
 
 
 def sums(grad: Tensor) -> Tensor:

@@ -17,19 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
-from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Kinds, Row, Table, describe_dtype
+from regard.kernels.table import has_kernel
 from regard.machine import wide_dtype
 
 LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
 LOGITS_CUDA = 1 << 27
-
-PROJECTION_LOSS = Table(
-    "projection loss",
-    Row(name="triton", devices=("cuda",), dtypes=SINGLE_OR_HALF, conditions=(NEEDS_TRITON,)),
-    Row(name="chunked"),
-    Row(name="reference", features=None),
-)
-KINDS = Kinds(PROJECTION_LOSS)  # by device and the dtype of the products
 
 
 def projection_loss(
@@ -54,13 +46,11 @@ def projection_loss(
         raise ArgumentError(f"smoothing: {smoothing!r} given, expected a number from 0 up to, not including, 1")
     if chunk is not None and chunk < 1:
         raise ArgumentError(f"chunk: {chunk!r} given, expected at least 1 token")
+    if torch.compiler.is_compiling():
+        return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     device, training = hidden.device.type, torch.is_grad_enabled()
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    kind = device, narrow
-    row = PROJECTION_LOSS.choose(describe_dtype(*kind)) if torch.compiler.is_compiling() else KINDS[kind]
-    if row.name == "reference":
-        return reference.projection_loss(hidden, weight, bias, targets, smoothing)
-    if row.name == "triton":
+    if has_kernel(device, narrow):
         from regard.kernels.triton import projection_loss as triton
 
         total, plain = triton.ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training, narrow)
