@@ -8,7 +8,7 @@ from attention.cases import normal, scrambled
 from oracles import agree
 
 from regard.attention import Heads
-from regard.attention.cache import MOST_ROWS, SharedBeamCache, repeat_cache_rows
+from regard.attention.cache import MOST_ROWS, BeamIndexCache, SharedBeamCache, repeat_cache_rows
 from regard.attention.positions import Rotary
 from regard.attention.span import Alibi
 from regard.errors import ArgumentError, ShapeError
@@ -60,9 +60,7 @@ def test_when_rows_cannot_share():
     alone = begun(heads, 2, 1)
     alone.private_rows = True
     assert SharedBeamCache.from_cache(alone, 2) is None
-    on_a_gpu = begun(heads, 2, 1)
-    on_a_gpu.spare = None
-    assert SharedBeamCache.from_cache(on_a_gpu, 2) is None
+    assert SharedBeamCache.from_cache(BeamIndexCache.from_cache(begun(heads, 2, 1)), 2) is None
     heads.register_forward_hook(lambda *_: None)
     assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # somebody watches
 

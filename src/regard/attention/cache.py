@@ -55,11 +55,10 @@ class Cache(Prepared):
     """Fixed buffers [rows … size d] that fill up in place, by index, each row at its own pace.
 
     Its tensors never change their address or shape, so that a step can be captured once and replayed. It is for
-    inference: no gradient flows through what was written. (On a CPU, where nothing is captured, buffers lie step by
-    step, [size rows … d], and `select_` changes them for a second pair: a beam is reordered several times as fast.)
+    inference: no gradient flows through what was written. (On a CPU buffers lie step by step, [size rows … d], so that
+    what is filled is one block of memory, and the steps of all rows are written and read together.)
     """
 
-    spare: tuple[Tensor, Tensor] | None = None
     private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
     # Fewest and most keys of a row on a CPU, with the tensor that they were read from and its version.
     bounds: tuple[Tensor, int, tuple[int, int]] | None = None
@@ -89,14 +88,9 @@ class Cache(Prepared):
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         bounds = self.length_range()
-        if bounds is None or self.spare is None:
-            for buffer in self.buffers:
-                buffer.copy_(buffer[rows])
-            return
-        # On a CPU nothing holds the addresses: what is filled goes into the second pair, and the two change places.
-        for buffer, spare in zip((self.keys, self.values), self.spare, strict=True):
-            torch.index_select(step_view(buffer)[: bounds[1]], 1, rows, out=step_view(spare)[: bounds[1]])
-        (self.keys, self.values), self.spare = self.spare, (self.keys, self.values)
+        for buffer in (self.keys, self.values):
+            filled = step_view(buffer)[: None if bounds is None else bounds[1]]
+            filled.copy_(filled.index_select(1, rows))
         assert self.length is not None
         self.length.copy_(self.length[rows])
 
@@ -117,10 +111,8 @@ class Cache(Prepared):
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
         """Return a new cache of only these rows."""
         assert self.length is not None
-        if self.spare is None:
-            return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])
         keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
-        return add_spare(Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows))
+        return Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows)
 
     # ---- for other parts of Regard
 
@@ -208,22 +200,12 @@ def empty_cache(
         return Cache(buffers[0], buffers[1], owner, length)
     step_major = ((size, *rows, width) for *rows, size, width in (keys, values))
     buffers = [torch.zeros(shape, dtype=dtype).movedim(0, -2) for shape in step_major]
-    return add_spare(Cache(buffers[0], buffers[1], owner, length))
+    return Cache(buffers[0], buffers[1], owner, length)
 
 
 def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
     """A buffer's steps, one after the other."""
     return buffer.movedim(-2, 0)
-
-
-def add_spare(cache: Cache) -> Cache:
-    """The cache with a second pair of buffers like its own, for its rows in another order.
-
-    Zeros, as a row that is not as far as others is multiplied by what lies behind its end, if only with weights of 0.
-    """
-    keys, values = (torch.zeros_like(step_view(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
-    cache.spare = keys, values
-    return cache
 
 
 MOST_ROWS = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
@@ -247,7 +229,7 @@ class SharedBeamCache(Cache):
         """`rows` hypotheses per sentence with the past of its only one; None where pasts are not equally long."""
         length_range = cache.length_range()
         if (
-            cache.spare is None
+            type(cache) is not Cache
             or length_range is None
             or length_range[0] != length_range[1]
             or cache.private_rows

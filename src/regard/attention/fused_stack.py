@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     work: Work
     bias: Tensor | None
-    norm: nn.LayerNorm
+    norm: Any  # a layer norm
     dropout: float
 
 

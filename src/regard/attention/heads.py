@@ -25,18 +25,7 @@ from regard.kernels import Linear, Plan, backends, table
 from regard.kernels import linear as apply_linear
 
 KERNEL = "decode-step"  # one kernel, which writes the step's key and value and looks at all of them, where they lie
-STEP = table.Table(
-    "step of a search",
-    table.Row(
-        name=KERNEL,
-        devices=("cuda",),
-        dtypes=table.SINGLE_OR_HALF,
-        features=frozenset({backends.BILINEAR, backends.SOFTMAX}),
-        most={"width": 256, "value width": 256},
-        conditions=(table.NEEDS_TRITON,),
-    ),
-    table.Row(name="attention", features=None),
-)
+WIDEST = 256  # head of that kernel
 
 
 class Heads(Attentive):
@@ -145,10 +134,7 @@ class Heads(Attentive):
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
         projected_query, prepared = self.project_inputs(x, None, span, start)
-        if (
-            isinstance(past, BeamIndexCache)
-            and STEP.choose(self.describe_step(projected_query, past, span)).name == KERNEL
-        ):
+        if isinstance(past, BeamIndexCache) and nothing and self.has_step_kernel(projected_query, past):
             from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
@@ -260,24 +246,14 @@ class Heads(Attentive):
         """Return whether a training forward draws keys at random."""
         return self.attention.draws
 
-    def describe_step(self, query: Tensor, past: BeamIndexCache, span: Span | None) -> table.Request:
-        """Put a step over the cache of a beam into plain data."""
-        inner = self.attention
-        needs = [backends.SCORES.get(inner.score.fused_form, backends.OTHER_SCORES)]
-        needs.append(backends.WEIGHTS.get(inner.weighting.fused_name, backends.OTHER_WEIGHTS))
-        if not (span is None or (type(span) is Shared and span.span is None)) or inner.span is not None:
-            needs.append("a span beside the past")
-        if type(inner) is not Attention:
-            needs.append("attention of one's own")
-        if self.training:
-            needs.append("training")
-        if backends.forced_backend() not in (None, KERNEL):
-            needs.append("another backend")
-        sizes = {"width": past.keys.shape[-1], "value width": past.values.shape[-1]}
-        dtypes = tuple(dict.fromkeys((query.dtype, past.keys.dtype)))
-        if len(dtypes) > 1:
-            needs.append("a cache of another dtype")
-        return table.Request(query.device.type, dtypes, tuple(needs), sizes)
+    def has_step_kernel(self, query: Tensor, past: BeamIndexCache) -> bool:
+        """Return whether one kernel takes a step without a span over the cache of a beam."""
+        inner, widest = self.attention, max(past.keys.shape[-1], past.values.shape[-1])
+        if self.training or type(inner) is not Attention or inner.span is not None or query.dtype != past.keys.dtype:
+            return False
+        if inner.score.fused_form != "bilinear" or inner.weighting.fused_name != "softmax" or widest > WIDEST:
+            return False
+        return backends.forced_backend() in (None, KERNEL) and table.has_kernel(query.device.type, query.dtype)
 
     def project_inputs(
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None

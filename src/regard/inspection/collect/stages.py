@@ -376,7 +376,7 @@ def stages_of(
     """List the stages of one call, from its parts; shapes are those of the tensors that its look computes."""
     look = attention.look_projected(projected_query, prepared, query, span, heads)
     pairs = tuple(look.scores.shape)
-    score = attention.score.first_score if isinstance(attention.score, PerHead) else attention.score
+    score = attention.score.head_scores[0] if isinstance(attention.score, PerHead) else attention.score
     reads: tuple[Source, ...] = ("q",) if isinstance(score, Location) else ("q", "k")
     stages = [
         AttentionStage("score", pairs, FORMULAS.get(type(score), type(score).__name__), reads, "score", follows=False)
