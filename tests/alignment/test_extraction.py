@@ -20,12 +20,12 @@ from regard.alignment.extraction import (
     merge_batch,
     pick_links,
     sum_received,
+    symmetrise,
     untranslated_spans,
     watch_batches,
     word_attention,
     word_weights,
 )
-from regard.alignment.symmetrisation import symmetrise
 from regard.data import Tokenizers, train
 from regard.errors import ArgumentError, DataError
 from regard.inspection.collect.exhibit import merge

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.alignment.symmetrisation import METHODS, flip_links, symmetrise
+from regard.alignment.extraction import METHODS, flip_links, symmetrise
 from regard.errors import ArgumentError
 
 SIZE = 5

@@ -7,9 +7,9 @@ import random
 import torch
 
 from regard.data import END, PAD, START
-from regard.decoding.ensemble import Ensemble
+from regard.decoding.batches import Ensemble
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
 from regard.models import Tokens, build, read_model_config
 
 WORDS = 11

@@ -9,8 +9,8 @@ from decoding.cases import WORDS, found_of, sentences, small
 from regard.data import END
 from regard.decoding.batches import label_in_batches, label_pictures, search_in_batches
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.scoring import documents_of, source_of, tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import documents_of, source_of, tokens_of
 from regard.models import Pictures, build, read_model_config
 
 KINDS = {

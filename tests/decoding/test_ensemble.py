@@ -5,8 +5,8 @@ import torch
 from decoding.cases import WORDS, small
 
 from regard.data import START
-from regard.decoding.ensemble import Ensemble, first_model
-from regard.decoding.sources import tokens_of
+from regard.decoding.batches import Ensemble, first_model
+from regard.decoding.scoring import tokens_of
 from regard.errors import ArgumentError
 
 SOURCES = tokens_of([[3, 4, 5], [6]])

@@ -5,7 +5,7 @@ import torch
 from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.decoding.device_search import to_bfloat16
-from regard.decoding.sources import tokens_of
+from regard.decoding.scoring import tokens_of
 from regard.models import build, read_model_config
 
 

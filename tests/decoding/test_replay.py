@@ -32,8 +32,8 @@ from regard.decoding.replay import (
     order_of,
     slot_index,
 )
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 
 CUDA = torch.device("cuda")

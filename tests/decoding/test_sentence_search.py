@@ -25,12 +25,10 @@ from torch import nn
 
 from regard.attention import cache, watch
 from regard.data import END, PAD, START, collate
-from regard.decoding.batches import score_pairs
-from regard.decoding.ensemble import Ensemble
+from regard.decoding.batches import Ensemble, score_pairs
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.scoring import length_penalty
+from regard.decoding.scoring import length_penalty, tokens_of
 from regard.decoding.sentence_search import THREADED, greedy, search
-from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models import build, read_model_config
 from regard.training import inputs

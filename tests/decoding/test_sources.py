@@ -1,7 +1,7 @@
 """Token numbers become the tensors that models read."""
 
 from regard.data import END, PAD
-from regard.decoding.sources import documents_of, source_of, tokens_of
+from regard.decoding.scoring import documents_of, source_of, tokens_of
 
 
 def test_rows_become_sentences():

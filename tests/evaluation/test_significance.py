@@ -10,7 +10,7 @@ import sacrebleu
 from sacrebleu.significance import PairedTest, _compute_p_value
 
 from regard.errors import ArgumentError
-from regard.evaluation.significance import (
+from regard.evaluation.evaluation import (
     SEED,
     compare_outputs,
     conclusion,
@@ -126,7 +126,7 @@ def test_the_sentence_for_luck_shares_and_contradiction(systems):
 
 
 def test_a_large_corpus_in_a_moment_and_in_blocks(monkeypatch):
-    import regard.evaluation.significance as module
+    import regard.evaluation.evaluation as module
 
     rows = ["x" if random.random() < 0.7 else "y" for _ in range(20_000)]
     measured = measure_exact(rows, ["x"] * len(rows))

@@ -14,10 +14,9 @@ from torch import nn
 from regard.attention import watch
 from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingExtraError, ShapeError
 from regard.models.config import CaptionerConfig, ConvNetConfig
-from regard.models.contract import Pictures
+from regard.models.contract import Pictures, load_weights
 from regard.models.convnet import Backbone, ConvNetModel, ResNet, from_torchvision, make_backbone
 from regard.models.kinds import build, read_model_config
-from regard.models.weights import load_weights
 from regard.training import weight_files
 
 

@@ -60,6 +60,7 @@ from regard.models.contract import (
     Reading,
     Reinforcement,
     Tokens,
+    load_weights,
     name_additive_stages,
 )
 from regard.models.convnet import Backbone, make_backbone
@@ -81,7 +82,6 @@ from regard.models.recurrent import (
     repeat_rows,
     without_autocast,
 )
-from regard.models.weights import load_weights
 
 
 class CaptionerModel(Model):
