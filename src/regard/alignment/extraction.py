@@ -15,6 +15,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,23 +100,16 @@ class AlignmentSettings:
         if views is not None and table["view"] not in views:
             raise DataError(f"{path}: view {show_value(table['view'])}, expected one of {', '.join(views)}")
         given: dict[str, Any] = {each.name: table[each.name] for each in fields(cls) if each.name in table}
-        for key, right, expected in (
-            (
-                "head",
-                lambda each: each is None or (type(each) is int and each >= 0),
-                "a head from 0, or null: the mean",
-            ),
-            ("offset", lambda each: type(each) is int and each in (0, 1), "0 or 1"),
-            (
-                "threshold",
-                lambda each: each is None or (type(each) in (int, float) and 0 < each <= 1),
-                "a share up to 1, or null",
-            ),
-            ("aer", lambda each: each is None or type(each) in (int, float), "a number or null"),
-            ("by", lambda each: isinstance(each, str), "words"),
-            ("balance", lambda each: type(each) is int and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
-            ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
-        ):
+        checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+            "head": (lambda x: x is None or (type(x) is int and x >= 0), "a head from 0, or null: the mean"),
+            "offset": (lambda x: type(x) is int and x in (0, 1), "0 or 1"),
+            "threshold": (lambda x: x is None or (type(x) in (int, float) and 0 < x <= 1), "a share up to 1, or null"),
+            "aer": (lambda x: x is None or type(x) in (int, float), "a number or null"),
+            "by": (lambda x: isinstance(x, str), "words"),
+            "balance": (lambda x: type(x) is int and 0 <= x <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
+            "join": (lambda x: x is None or x in JOINS, f"{', '.join(JOINS)} or null"),
+        }
+        for key, (right, expected) in checks.items():
             if key in given and not right(given[key]):
                 raise DataError(f"{path}: {key} {show_value(given[key])}, expected {expected}")
         return cls(**given)
@@ -305,13 +299,6 @@ def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     return links
 
 
-def word_weights(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
-) -> list[Float[Tensor, "i j"]]:
-    """Return how much each target word of a pair of token sequences looked at each source word."""
-    return [each.weights for each in word_attention(model, tokenizers, pairs, settings)]
-
-
 def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
     """Link the words of each pair of token sequences: (source word, target word), in the target's order."""
     result: list[Links] = [[] for _ in pairs]
@@ -352,18 +339,9 @@ def untranslated_spans(words: Sequence[str], received: Sequence[float], tags: Se
     counted = [number for number, count in letters.items() if count]
     if sum(letters.values()) <= SPELLED * len(counted):
         return ()
-    spans, row = list[tuple[int, int]](), list[int]()
-    for number in counted:
-        if number < len(received) and received[number] >= LEAST:
-            spans, row = add_row(spans, row), []
-        else:
-            row.append(number)
-    return tuple(add_row(spans, row))
-
-
-def add_row(spans: list[tuple[int, int]], row: Sequence[int]) -> list[tuple[int, int]]:
-    """Add a row of words to the spans, where it is long enough."""
-    return [*spans, (row[0], row[-1] + 1)] if len(row) >= ROW else spans
+    heard = groupby(counted, key=lambda number: number < len(received) and received[number] >= LEAST)
+    rows = [list(row) for enough, row in heard if not enough]
+    return tuple((row[0], row[-1] + 1) for row in rows if len(row) >= ROW)
 
 
 def content_rows(tokenizer: Tokenizer, ids: Sequence[int], width: int, offset: int) -> list[bool]:

@@ -12,10 +12,10 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.decoding import batches
     from regard.decoding import translate_file as file_translation
-    from regard.decoding.batches import Ensemble, first_model
+    from regard.decoding.batches import Ensemble, first_model, host_features
     from regard.decoding.device_search import Hypotheses, to_bfloat16
     from regard.decoding.options import GREEDY, Candidate, Options, Output, SearchResult, check_outputs
-    from regard.decoding.replay import WRITES, BurstSearch, HostCopy, Replay, host_features, length_class
+    from regard.decoding.replay import WRITES, BurstSearch, HostCopy, Replay, length_class
     from regard.decoding.scoring import (
         ROOM,
         check_finite,

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,19 +21,60 @@ from torch import Tensor, nn
 from regard.attention import State
 from regard.data import PAD, Batch, collate
 from regard.decoding.options import Options, Output, SearchResult
-from regard.decoding.replay import SEARCH, Replay, describe, select_prefixes
-from regard.decoding.scoring import check_finite, source_of, tokens_of
+from regard.decoding.replay import Replay
+from regard.decoding.scoring import check_finite, select_prefixes, source_of, tokens_of
 from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
-from regard.kernels import pack_weights
+from regard.kernels import pack_weights, table
 from regard.models import Memory, Model, Pictures, Source, Tokens
 
 BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
+FEW = 32  # sentences: for fewer a graph is not worth its capture
 LABEL_BUDGET = 16_384  # tokens of a batch
 PICTURES = 64  # pictures of a batch
 HYPOTHESES = 1024  # of all pictures of a batch at most, if it is more than one
 SCORE_BUDGET = 2048  # tokens of a batch a side: scores of all words are held for each
 Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
+
+
+SEARCH = table.Table(
+    "search",
+    table.Row(
+        name="replayed",
+        devices=("cuda",),
+        conditions=(
+            table.Condition(
+                lambda request: request.sizes["sentences"] >= FEW, f"a graph pays for {FEW} sentences and more"
+            ),
+        ),
+    ),
+    table.Row(name="step by step", features=None),
+    steps={"sentences": (FEW - 1,)},
+)
+
+
+def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> table.Request:
+    """Put a search for so many sentences into plain data."""
+    needs = [*host_features(options)]
+    if trace:
+        needs.append("a trace")
+    if not model.replays:
+        needs.append("a model whose steps wait for the host")
+    # Elsewhere nothing is replayed, whoever listens.
+    if device == "cuda" and any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+        needs.append(table.HOOKS)
+    return table.Request(device, (), tuple(needs), {"sentences": count})
+
+
+def host_features(options: Options) -> tuple[str, ...]:
+    """What a search with these options needs of the host between two steps; nothing, where it can be replayed."""
+    asked = {
+        "sampling": options.sample,
+        "a coverage penalty": options.coverage_penalty,
+        "no_repeat": options.no_repeat,
+        "groups of a beam": options.groups > 1,
+    }
+    return tuple(name for name, given in asked.items() if given)
 
 
 def search_in_batches(
@@ -214,14 +255,9 @@ class Ensemble(Model):
         super().__init__()
         if not models:
             raise ArgumentError("models: none given, expected at least one")
-        self.models = nn.ModuleList(models)
+        self.models, self.each = nn.ModuleList(models), list(models)
         limits = [model.limit for model in models if model.limit is not None]
         self.limit = min(limits, default=None)
-
-    @property
-    def each(self) -> list[Model]:
-        """The models."""
-        return cast(list[Model], list(self.models))
 
     def encode(self, source: Source) -> Memories:
         """Encode the source with each of the models."""

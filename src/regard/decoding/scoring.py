@@ -255,6 +255,11 @@ def check_prefix(prefix: Sequence[int], limit: int) -> None:
         )
 
 
+def select_prefixes(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[Sequence[int]] | None:
+    """The prefixes of some sentences."""
+    return None if prefixes is None else [prefixes[i] for i in numbers]
+
+
 # ---- scores
 
 

@@ -245,7 +245,8 @@ def score_by_length(
         spread = interval(resample([measurement], resamples, among=members)[0]) if len(members) >= FEW else None
         first = 0 if number < 0 else max(1, number * width)
         last = 0 if number < 0 else None if number == top and longer else (number + 1) * width - 1
-        buckets.append(Bucket(first, last, len(members), measurement.over(members), spread))
+        value = measurement.of(measurement.rows[members].sum(0).tolist())
+        buckets.append(Bucket(first, last, len(members), value, spread))
     return Lengths(measurement.name, unit, buckets, measurement.score().value)
 
 
