@@ -12,7 +12,7 @@ END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1).
 import math
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -263,15 +263,7 @@ def select_prefixes(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]
 # ---- scores
 
 
-@overload
-def length_penalty(length: int, alpha: float) -> float: ...
-@overload
-def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
-@overload
-def length_penalty(length: int | Tensor, alpha: Tensor) -> Tensor: ...
-@overload
-def length_penalty(length: int | Tensor, alpha: float | Tensor) -> float | Tensor: ...
-def length_penalty(length: int | Tensor, alpha: float | Tensor) -> float | Tensor:
+def length_penalty(length: int | Tensor, alpha: float | Tensor) -> Any:
     """Return the divisor for the log-probability of so many tokens, including END; lengths in a tensor are floats."""
     return ((5 + length) / 6) ** alpha
 

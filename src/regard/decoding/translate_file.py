@@ -225,7 +225,7 @@ def join_outputs(
             both = heapq.nlargest(
                 count,
                 itertools.product(joined, more),
-                key=lambda pair: pair[0].score + pair[1].score,  # type: ignore[attr-defined]
+                key=lambda pair: pair[0].score + pair[1].score,
             )
         else:
             both = list(zip(joined, more, strict=False))

@@ -302,7 +302,9 @@ def paired_bootstrap(
         differences = samples[i + len(a)] - samples[i]
         one, other = first.score(), second.score()
         low, high = interval(differences)
-        p = p_value(differences, other.value - one.value)
+        # How likely a difference as large is by luck alone; never 0, as nothing is after finitely many draws.
+        as_large = np.abs(differences - differences.mean()) >= abs(other.value - one.value)
+        p = float((np.count_nonzero(as_large) + 1) / (len(differences) + 1))
         comparisons.append(Difference(one, other, float(differences.mean()), low, high, p, first.higher))
     return comparisons
 
@@ -336,12 +338,6 @@ def interval(values: Float[np.ndarray, "r"]) -> tuple[float, float]:
     """Return what 95 % of the values lie between: of forty, all but the least and the greatest."""
     ordered, out = np.sort(values), len(values) // 40
     return float(ordered[out]), float(ordered[len(values) - out - 1])
-
-
-def p_value(differences: Float[np.ndarray, "r"], observed: float) -> float:
-    """Estimate how likely a difference as large is by luck alone; never 0, as nothing is after finitely many draws."""
-    centred = np.abs(differences - differences.mean())
-    return float((np.count_nonzero(centred >= abs(observed)) + 1) / (len(differences) + 1))
 
 
 def conclusion(differences: Sequence[Difference]) -> str:
