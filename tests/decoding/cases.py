@@ -4,12 +4,14 @@ import itertools
 import math
 import random
 
+import pytest
 import torch
 
 from regard.data import END, PAD, START
-from regard.decoding.ensemble import Ensemble
+from regard.decoding.batches import Ensemble
+from regard.decoding.options import Options
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
 from regard.models import Tokens, build, read_model_config
 
 WORDS = 11
@@ -98,8 +100,23 @@ def fed_again(model, source, beam, longest, alpha):
     return done
 
 
+def greedy(model, source, limit=None):
+    """The likeliest next token, again and again, up to END, which is left out."""
+    return [found.outputs[0].tokens for found in search(model, source, Options(beam=1, longest=limit))]
+
+
 def found_of(model, sources, options, **more):
     return search(model, tokens_of(sources), options, **more)
+
+
+def same(found, expected):
+    """The results of two searches are equal, scores to rounding."""
+    for one, other in zip(found, expected, strict=True):
+        assert [output.tokens for output in one.outputs] == [output.tokens for output in other.outputs]
+        for mine, theirs in zip(one.outputs, other.outputs, strict=True):
+            assert mine.finished == theirs.finished
+            assert mine.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
+            assert mine.score == pytest.approx(theirs.score, abs=1e-9)
 
 
 def closest_choice(steps, beam):

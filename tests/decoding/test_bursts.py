@@ -6,8 +6,8 @@ from decoding.cases import SMALL, sentences, small
 
 from regard.decoding.options import Options
 from regard.decoding.replay import BURST, WRITES, BurstSearch
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
 
 KEYS = 8
 

@@ -5,16 +5,16 @@ import random
 import numpy as np
 import pytest
 import torch
-from decoding.cases import SMALL, WORDS, sentences, small
+from decoding.cases import SMALL, WORDS, same, sentences, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import END
-from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
-from regard.decoding.limits import output_limit
+from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions, to_bfloat16
 from regard.decoding.options import Options
+from regard.decoding.scoring import output_limit, tokens_of
 from regard.decoding.sentence_search import StepSearch, search
-from regard.decoding.sources import tokens_of
+from regard.models import build, read_model_config
 
 LONGEST = 7
 
@@ -58,40 +58,12 @@ def by_slots(model, sources, options, prefixes=None, count=3, together=1, rows=N
     return [found[i] for i in range(len(sources))]
 
 
-def same(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert [output.tokens for output in one.outputs] == [output.tokens for output in other.outputs]
-        for mine, theirs in zip(one.outputs, other.outputs, strict=True):
-            assert mine.finished == theirs.finished
-            assert mine.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
-            assert mine.score == pytest.approx(theirs.score, abs=1e-9)
-
-
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 def test_every_model_in_slots(kind, beam):
     model, sources = small(kind), sentences(8, LONGEST)
     options = Options(beam=beam, nbest=beam, longest=9)
     same(by_slots(model, sources, options), search(model, tokens_of(sources), options))
-
-
-@settings(max_examples=25)
-@given(
-    st.integers(1, 6),
-    st.integers(0, 4),
-    st.integers(4, 9),
-    st.floats(0, 2),
-    st.integers(1, 3),
-    st.booleans(),
-)
-def test_every_option_in_slots(beam, shortest, longest, penalty, together, prefixed):
-    model, sources = small("transformer"), sentences(6, LONGEST)
-    options = Options(beam=beam, nbest=beam, shortest=shortest, longest=longest, length_penalty=penalty)
-    prefixes = (
-        [[random.randrange(3, WORDS) for _ in range(random.randint(0, 3))] for _ in sources] if prefixed else None
-    )
-    found = by_slots(model, sources, options, prefixes, together=together)
-    same(found, search(model, tokens_of(sources), options, prefixes=prefixes))
 
 
 @settings(max_examples=25)
@@ -240,3 +212,51 @@ def test_what_was_collected_stays_when_its_slot_is_used_again():
         device_search.put(slice(0, 1), model.encode(tokens_of([[7, 8, 9]])), options)
         device_search.advance()
         assert collected.results(2) == before
+
+
+# ---- a model's copy in bfloat16: near the whole, with scores in float32
+
+
+@pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
+def test_half_is_near_the_whole(kind):
+    """Weights rounded to eight bits: the scores of the next token move little, and are in float32."""
+    model = small(kind, scale=1.0, dtype=torch.float32)
+    half = to_bfloat16(model)
+    assert next(model.parameters()).dtype == torch.float32
+    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
+    source = tokens_of(sentences(4))
+    with torch.no_grad():
+        scores = []
+        for each in (model, half):
+            state = each.start(each.encode(source), 1, 4)
+            scores.append(each.step(torch.tensor([1, 1, 1, 1]), state)[0])
+    assert scores[1].dtype == torch.float32
+    torch.testing.assert_close(scores[1], scores[0], atol=0.1, rtol=0.05)
+
+
+def test_a_bias_is_not_rounded():
+    """Scores around a large bias would be equal in bfloat16."""
+    model = build("transformer", read_model_config(SMALL["transformer"]), WORDS, WORDS).eval()
+    with torch.no_grad():
+        model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
+        half = to_bfloat16(model)
+        x = torch.zeros(2, 8, dtype=torch.bfloat16)
+        torch.testing.assert_close(half.output(x), model.readout.bias.expand(2, -1), atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("words", [16, 17, 30])
+def test_rows_of_scores_are_whole_whatever_the_vocabulary_is(words, biased):
+    """Products of another width are slow; the columns behind the vocabulary are nobody's."""
+    config = read_model_config({**SMALL["transformer"], "output_bias": biased})
+    model = build("transformer", config, words, words).eval()
+    half = to_bfloat16(model)
+    x = torch.randn(3, 5, 8).to(torch.bfloat16)
+    with torch.no_grad():
+        scores = half.output(x)
+        expected = x.float() @ model.readout.weight.to(torch.bfloat16).float().t()
+        if biased:
+            expected += model.readout.bias
+    assert scores.shape == (3, 5, words)
+    assert scores.stride(1) % 16 == 0
+    torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.cases import CASES, model_of
 
 from regard.decoding.options import Options
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import StepSearch, can_join, join_searches, search, shared_options
-from regard.decoding.sources import tokens_of
 
 
 def begin(model, sources, options, prefixes=None):

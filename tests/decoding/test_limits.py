@@ -5,13 +5,12 @@ import time
 
 import pytest
 import torch
-from decoding.cases import Script, found_of, sentences, small
+from decoding.cases import Script, found_of, greedy, sentences, small
 
 from regard.data import END
-from regard.decoding.limits import check_memory, output_limit, output_limits, row_bytes, search_bytes
 from regard.decoding.options import Options
-from regard.decoding.sentence_search import greedy, search
-from regard.decoding.sources import tokens_of
+from regard.decoding.scoring import check_memory, output_limit, output_limits, row_bytes, search_bytes, tokens_of
+from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
 from regard.machine import memory
 from regard.models import KINDS, Tokens, build, read_model_config

@@ -7,33 +7,27 @@ from dataclasses import replace
 
 import pytest
 import torch
-from decoding.cases import SMALL, WORDS, closest_choice, sentences, small
+from decoding.cases import SMALL, WORDS, closest_choice, same, sentences, small
 
 from regard.attention import watch
 from regard.data import END, START
-from regard.decoding.batches import search_in_batches
-from regard.decoding.device_search import DeviceSearch, SlotOptions
+from regard.decoding.batches import FEW, SEARCH, describe, host_features, search_in_batches
 from regard.decoding.options import GREEDY, Candidate, Options, SearchResult
 from regard.decoding.replay import (
     CLASSES,
-    FEW,
     GRAPHS,
     PLACES,
-    SEARCH,
     SHARE,
     WIDER,
     Replay,
     SlotQueue,
     SlotSearch,
     count_slots,
-    describe,
-    host_features,
     length_class,
-    order_of,
     slot_index,
 )
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search
-from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 
 CUDA = torch.device("cuda")
@@ -68,15 +62,6 @@ def test_classes_of_length():
 
 
 # ---- the host's side: which search serves again, who shares one, who comes next
-
-
-def same(results, expected):
-    for one, other in zip(results, expected, strict=True):
-        assert [output.tokens for output in one.outputs] == [output.tokens for output in other.outputs]
-        for mine, theirs in zip(one.outputs, other.outputs, strict=True):
-            assert mine.finished == theirs.finished
-            assert mine.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
-            assert mine.score == pytest.approx(theirs.score, abs=1e-9)
 
 
 @pytest.mark.parametrize("slots", [1, 3, 9, 100])
@@ -207,21 +192,14 @@ def test_there_are_no_more_slots_than_allowed():
 def test_the_queue_fills_what_is_free():
     queue = SlotQueue(5, 2)
     assert queue.fill() == ([0, 1], [0, 1])
-    queue.begin([0, 1], [0, 1], [9, 3])
     assert queue.fill() == ([], [])
-    assert (queue.unfinished, queue.enough, queue.burst) == (True, 1, 4)
-    assert queue.advance(4, [True, False]) == [1]
+    assert (queue.unfinished, queue.enough) == (True, 1)
+    assert queue.done([True, False]) == [1]
     assert queue.finish([1]) == [1]
     assert queue.fill() == ([1], [2])
-    queue.begin([1], [2], [6])
-    assert queue.advance(4, [False, False]) == [0, 1]
+    assert queue.done([False, False]) == [0, 1]
     assert queue.finish([0, 1]) == [0, 2]
     assert queue.fill() == ([0, 1], [3, 4])
-    queue.begin([0, 1], [3, 4], [2, 2])
-    assert queue.burst == 2  # nobody takes more
-    queue.advance(2, [True, True])
-    assert queue.burst == 1
-    assert queue.advance(1, [False, False]) == [0, 1]
     queue.finish([0, 1])
     assert not queue.unfinished
 
@@ -229,7 +207,7 @@ def test_the_queue_fills_what_is_free():
 def test_a_few_that_are_done_are_not_enough_while_others_wait():
     queue = SlotQueue(30, 24)
     assert queue.enough == 3
-    queue.begin(*queue.fill(), steps=[5] * 24)
+    assert len(queue.fill()[0]) == 24
     assert queue.enough == 3
     queue.finish([3, 7, 11, 13, 17, 19])
     assert queue.fill() == ([3, 7, 11, 13, 17, 19], [24, 25, 26, 27, 28, 29])
@@ -239,18 +217,10 @@ def test_a_few_that_are_done_are_not_enough_while_others_wait():
 def test_free_slots_are_taken_in_order():
     """Neighbours are quicker to write."""
     queue = SlotQueue(9, 4)
-    queue.begin(*queue.fill(), steps=[5] * 4)
+    queue.fill()
     queue.finish([2])
     queue.finish([0, 3])
     assert queue.fill() == ([0, 2, 3], [4, 5, 6])
-
-
-@torch.no_grad()
-def test_a_sentence_may_take_its_limit_and_a_step_for_the_end():
-    options = Options(beam=1, precision="fp32")
-    search = SlotSearch(small("transformer"), 3, 16, 60, 1, 4)
-    assert search.put([0, 2], [[3, 4], [5]], [options] * 2) == [2 * 2 + 20 + 1, 2 * 1 + 20 + 1]
-    assert search.put([1], [[3]], [options], [[5] * 4]) == [4 + 20 + 1]
 
 
 def test_neighbours_are_a_slice():
@@ -281,11 +251,11 @@ def test_replayed_is_searched(kind, beam, without_tf32):
         best = [(a.outputs[0], b.outputs[0]) for a, b in zip(found, expected, strict=False)]
         equal = [a.tokens == b.tokens for a, b in best]
         assert sum(equal) >= 85
-        assert max(abs(a.score - b.score) for (a, b), same in zip(best, equal, strict=True) if same) < 1e-3
-        for source, (a, b), same, searched in zip(sources, best, equal, expected, strict=False):
-            if not same and beam == 1:
+        assert max(abs(a.score - b.score) for (a, b), alike in zip(best, equal, strict=True) if alike) < 1e-3
+        for source, (a, b), alike, searched in zip(sources, best, equal, expected, strict=False):
+            if not alike and beam == 1:
                 assert gap(model, source, a.tokens, b.tokens) < 1e-4  # greedy goes on from a tie
-            elif not same:  # another hypothesis was dropped, or the two that were found are as good
+            elif not alike:  # another hypothesis was dropped, or the two that were found are as good
                 assert min(closest_choice(searched.steps, beam), abs(a.score - b.score)) < 1e-4
         assert found[-1].outputs[0].tokens == []
 
@@ -351,24 +321,3 @@ def test_prefixes_that_do_not_fit():
         search_in_batches(model, sources, prefixes=[[99]] * FEW, device=CUDA)
     with pytest.raises(ArgumentError, match="prefix: 3 tokens given, expected at most 2"):
         search_in_batches(model, sources, Options(longest=2), prefixes=[[3, 3, 3]] * FEW, device=CUDA)
-
-
-# ---- steps of a search as they are ordered, where there are no graphs
-
-
-@torch.no_grad()
-def test_steps_are_taken_as_they_are_ordered():
-    model, options = small("transformer"), Options(beam=1, shortest=5, longest=5)
-    sources = sentences(2, 8)
-    device_search = DeviceSearch(model, model.encode(tokens_of([[3] * 8])), 2, 8, 1)
-    device_search.put(slice(0, 2), model.encode(tokens_of(sources)), SlotOptions.of([options] * 2, [5, 5], "cpu"))
-    step = order_of(device_search.advance, torch.device("cpu"))
-    for _ in range(5):
-        step()
-    before = device_search.active
-    step()
-    assert before.tolist() == [True, True]  # as it was then
-    assert device_search.active.tolist() == [False, False]
-    results = device_search.collect(slice(0, 2)).results(1)
-    for found, expected in zip(results, search(model, tokens_of(sources), options), strict=True):
-        assert found.outputs[0].tokens == expected.outputs[0].tokens

@@ -1,4 +1,4 @@
-"""Scores of hypotheses: the formulas of both searches, as numbers and as tensors."""
+"""What both searches share: the formulas of scores, as numbers and as tensors; the best tokens; tensors of tokens."""
 
 import math
 
@@ -6,13 +6,20 @@ import pytest
 import torch
 from decoding.cases import small
 
+from regard.data import END, PAD
 from regard.decoding.scoring import (
+    MANY,
     add_log_probs,
     candidate_count,
     check_finite,
     coverage_penalty,
+    documents_of,
     is_settled,
     length_penalty,
+    log_sum,
+    source_of,
+    tokens_of,
+    top_tokens,
 )
 from regard.errors import NotFiniteError
 
@@ -70,3 +77,60 @@ def test_scores_that_are_no_numbers_are_refused():
             check_finite(model, torch.tensor([0.0, bad]))
     with pytest.raises(NotFiniteError):
         check_finite(model, torch.tensor([-math.inf]), impossible=False)
+
+
+# ---- the folded search for the largest scores against sorting, and the sum against torch's
+
+
+@pytest.mark.parametrize("size", [5, MANY - 1, MANY, MANY + 1, MANY + 7, 1001, 8000])
+@pytest.mark.parametrize("count", [1, 2, 5, 63])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_best_are_found(size, count, dtype):
+    count = min(count, size)
+    scores = torch.randn(3, 4, size, dtype=dtype)
+    if size > 63:  # all of the best in one place, and at the end
+        scores[0, 0, -40:] += 50
+        scores[1, 1, :: size // 8] += 50
+        scores[2, 2] = -torch.inf
+        scores[2, 2, [1, -1]] = torch.tensor([2.0, 3.0], dtype=dtype)
+    values, tokens = top_tokens(scores, count)
+    wanted, _ = scores.sort(-1, descending=True)
+    assert torch.equal(values, wanted[..., :count])
+    assert torch.equal(scores.gather(-1, tokens), values)
+    assert all(len(set(row)) == count for row in tokens.flatten(0, 1).tolist())
+
+
+@pytest.mark.parametrize("size", [5, MANY, 1001])
+def test_the_sum(size):
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+        scores = 30 * torch.randn(70, 2, size, dtype=dtype)
+        torch.testing.assert_close(log_sum(scores), scores.logsumexp(-1), atol=tolerance, rtol=tolerance)
+
+
+# ---- token numbers become the tensors that models read
+
+
+def test_rows_become_sentences():
+    rows = [[5, 6, END, 7, END], [], [8, END], [9, 9, 9, END, 4, END, 4, 5, END]]
+    found = documents_of(rows)
+    assert found.sentences.tolist() == [2, 0, 1, 3]
+    assert found.words.lengths.tolist() == [2, 1, 1, 3, 1, 2]
+    assert found.words.ids.tolist() == [
+        [5, 6, PAD],
+        [7, PAD, PAD],
+        [8, PAD, PAD],
+        [9, 9, 9],
+        [4, PAD, PAD],
+        [4, 5, PAD],
+    ]
+    flat = source_of(rows, "text")
+    assert flat.lengths.tolist() == [5, 0, 2, 9]
+    assert flat.ids[0].tolist() == [5, 6, END, 7, END, PAD, PAD, PAD, PAD]
+    nothing = documents_of([])
+    assert (nothing.words.ids.shape, nothing.sentences.shape) == ((0, 1), (0,))
+
+
+def test_padded_rows():
+    tokens = tokens_of([[4, 5, 6], [7]])
+    assert tokens.ids.tolist() == [[4, 5, 6], [7, PAD, PAD]]
+    assert tokens.lengths.tolist() == [3, 1]

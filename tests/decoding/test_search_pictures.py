@@ -9,12 +9,10 @@ from decoding.cases import every_target
 from models.pictured import CASES, captioner, pictures
 
 from regard.data import END, PAD, START
-from regard.decoding.batches import search_pictures
-from regard.decoding.ensemble import Ensemble
-from regard.decoding.limits import CAPTION
+from regard.decoding.batches import Ensemble, search_pictures
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.scoring import length_penalty
-from regard.decoding.sentence_search import greedy, search
+from regard.decoding.scoring import CAPTION, length_penalty
+from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
 from regard.models import Pictures, Tokens
 
@@ -53,22 +51,6 @@ def test_a_wide_beam_finds_what_trying_everything_finds(name):
         assert [output.score for output in found.outputs] == pytest.approx([score for score, _ in best], abs=1e-9)
 
 
-@every_case
-def test_greedy_takes_the_likeliest_word_again_and_again(name):
-    model, source = captioner(name), pictures(3)
-    for pixels, said in zip(source.pixels, greedy(model, source, 6), strict=True):
-        expected = []
-        while len(expected) < 6:
-            target = Tokens.of(torch.tensor([[START, *expected]]), torch.tensor([len(expected) + 1]))
-            with torch.no_grad():
-                scores = model(Pictures(pixels[None]), target)[0, -1]
-            scores[[PAD, START]] = -torch.inf
-            if int(scores.argmax()) == END:
-                break
-            expected.append(int(scores.argmax()))
-        assert said == expected
-
-
 ASKED = [
     Options(beam=3, nbest=3, longest=6),
     Options(beam=2, longest=6, no_repeat=2, shortest=2),
@@ -101,20 +83,6 @@ def test_samples_hang_on_the_picture_and_the_seed():
     assert first == drawn(1)
     assert first[0] == first[1] != first[2]
     assert drawn(2) != first
-
-
-@pytest.mark.parametrize("name", ["soft", "hard", "straight-through", "transformer"])
-def test_what_was_not_looked_at_costs(name):
-    model, source = captioner(name), pictures(2)
-    plain = search(model, source, Options(beam=3, nbest=3, longest=5, length_penalty=0.0))
-    covered = search(model, source, Options(beam=3, nbest=3, longest=5, length_penalty=0.0, coverage_penalty=0.5))
-    assert all(output.score == pytest.approx(output.log_prob) for found in plain for output in found.outputs)
-    assert all(output.score < output.log_prob for found in covered for output in found.outputs)
-
-
-def test_without_attention_nothing_is_covered():
-    with pytest.raises(ArgumentError, match="without attention"):
-        search(captioner("none"), pictures(1), Options(coverage_penalty=0.5))
 
 
 def test_a_caption_ends_somewhere():

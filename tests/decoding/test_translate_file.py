@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import sentence_split, train
-from regard.decoding.translate_file import LineFitter, join_outputs
+from regard.decoding.translate_file import LineFitter, Processes, join_outputs
 from regard.run import Translation
 
 
@@ -41,7 +41,7 @@ def test_cut_lines_are_named_and_then_counted():
         == "file, line 2: 4 tokens, truncated to 2, as the model takes at most 2; --split translates all of it"
     )
     assert len(warned) == 10
-    fit.end()
+    fit.end(Processes())
     assert warned[-1] == "2 more lines were truncated to 2 tokens"
 
 
@@ -54,7 +54,7 @@ def test_split_lines_have_their_sentences():
         [""],
         ["a b"],
     ]
-    fit.end()
+    fit.end(Processes())
     assert warned == []
 
 

@@ -165,10 +165,6 @@ def test_the_order_of_references_and_of_pictures_changes_nothing(rng):
     assert 0 <= before["cider"] <= 10 + 1e-9
 
 
-def test_case_and_punctuation_do_not_count():
-    assert caption_scores(["A man rides, a horse!"], [["a man rides a horse"]])["bleu"] == pytest.approx(100)
-
-
 def test_nothing_is_nothing():
     assert caption_scores([], []) == {"bleu": 0.0, "cider": 0.0, "rouge": 0.0, "chrf": 0.0, "exact": 0.0}
 

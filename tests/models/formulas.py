@@ -107,6 +107,13 @@ def convolve(convolution, x: Tensor) -> Tensor:
     return torch.stack(made)
 
 
+SINES = {
+    "interleaved": oracles.sinusoid,
+    "halves": oracles.sinusoid_halves,
+    "fairseq": oracles.sinusoid_fairseq,
+}
+
+
 def maxout(x: Tensor) -> Tensor:
     """The larger of numbers j and j + d."""
     half = len(x) // 2

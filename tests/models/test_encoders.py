@@ -6,12 +6,12 @@ That each equals its formulas is asked in the tests of the models that have them
 import json
 import math
 
-import oracles
 import pytest
 import tiny
 import torch
 import torch.nn.functional as F
 from models.cases import SOURCES, TARGETS, fit, luong, rnnsearch, sentences, transformer
+from models.formulas import SINES
 from oracles import agree
 from rounding import DRAWS, check_as_exact
 from torch import nn
@@ -62,10 +62,9 @@ def test_tokens_are_scaled_and_positions_join_them(positions, join):
     agree(embedding(ids), x)
 
 
-@pytest.mark.parametrize("sines", ["halves", "fairseq"])
+@pytest.mark.parametrize("sines", ["interleaved", "halves", "fairseq"])
 def test_tokens_may_stay_as_they_are_and_sines_lie_otherwise(sines):
-    formula = {"halves": oracles.sinusoid_halves, "fairseq": oracles.sinusoid_fairseq}[sines]
-    place = torch.stack([formula(t, 6) for t in range(5)])
+    place = torch.stack([SINES[sines](t, 6) for t in range(5)])
     ids = torch.randint(11, (2, 5))
     for scaled in (True, False):
         embedding = Embedding(11, 6, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).double().eval()
@@ -94,11 +93,6 @@ def test_dropout_falls_in_training_alone():
     ids = torch.randint(11, (4, 5))
     assert (embedding(ids) == 0).any()
     assert not (embedding.eval()(ids) == 0).any()
-
-
-def test_a_step_knows_where_it_stands():
-    embedding, ids = Embedding(11, 6, "sinusoidal", "add", 9, 0.0).double(), torch.randint(11, (2, 5))
-    agree(embedding(ids)[:, 3:4], embedding(ids[:, 3:4], None, torch.tensor([3, 3])))
 
 
 def test_linear_layers_start_after_glorot_and_embeddings_as_they_are():
@@ -222,19 +216,6 @@ def test_a_word_meets_those_near_it_alone(mixing, reach):
     states = model.encoder(x, join(source.span, model.window(source)))
     (grad,) = torch.autograd.grad(states[0, 4].sum() + states[0, 4].square().sum(), x)
     assert grad[0].abs().sum(-1).gt(1e-12).nonzero().flatten().tolist() == list(range(4 - reach, 5 + reach))
-
-
-def test_attention_is_what_it_was():
-    """The same draws give the same weights and the same result, whether it is asked for by name or not."""
-    made = []
-    for options in ({}, {"mixing": "attention"}):
-        torch.manual_seed(3)
-        made.append(build("transformer", transformer(**options), SOURCES, TARGETS))
-    one, other = (model.state_dict() for model in made)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert made[0].window(sentences(SOURCES, [9])) is None
-    assert not [name for name in one if "mixing" in name]
 
 
 def test_recurrent_cells_keep_their_start():

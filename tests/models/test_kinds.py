@@ -8,7 +8,7 @@ from regard.attention import watch
 from regard.data import END
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Model, Tokens
-from regard.models.kinds import KINDS, Kind, build, complete_table, find_kind, read_model_config
+from regard.models.kinds import KINDS, build, complete_table, find_kind, read_model_config
 
 ROWS = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 
@@ -32,17 +32,6 @@ def test_a_complete_table_has_every_option():
     table = complete_table({"kind": "rnn", "size": 7})
     assert table == {"kind": "rnn", **{key: table[key] for key in vars(KINDS["rnn"].config())}}
     assert (table["size"], table["cell"]) == (7, "gru")
-
-
-def test_what_a_row_leaves_out_is_the_usual():
-    row = Kind("own", "", "", KINDS["rnn"].config, "own.model.Own")
-    assert (row.tasks, row.reads, row.shares_vocabulary, row.reads_end, row.titles) == (
-        ("translate",),
-        "text",
-        False,
-        False,
-        {},
-    )
 
 
 def test_kinds_that_share_a_vocabulary_refuse_two():

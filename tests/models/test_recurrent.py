@@ -28,10 +28,8 @@ from regard.models.recurrent import (
     attend_rows,
     can_bypass,
     is_standard,
-    last_states,
     make_linear,
     make_readout,
-    maxout,
     repeat_rows,
     reverse_rows,
     to_autocast_dtype,
@@ -112,12 +110,6 @@ def test_a_turn_is_its_own_inverse_and_leaves_padding():
     assert torch.autograd.gradgradcheck(lambda y: reverse_rows(y, lengths), [x])
 
 
-def test_the_last_of_nothing_is_what_it_started_from():
-    x, empty = normal(2, 3, 4), normal(2, 4)
-    got = last_states(x, torch.tensor([0, 2]), empty)
-    assert torch.equal(got, torch.stack([empty[0], x[1, 1]]))
-
-
 def test_dropout_falls_between_layers_and_not_between_steps():
     """With everything dropped the top layer sees nothing of the input, and goes on from its own state all the same."""
     stack = scrambled(Stack("gru", 3, 5, 2, dropout=0.5)).train()
@@ -136,10 +128,6 @@ def test_recurrent_matrices_start_orthogonal(kind):
     assert forget.sum() == (8 if kind == "lstm" else 0)
     if kind == "lstm":
         assert (forget[1] == 1).all()
-
-
-def test_maxout_takes_the_larger_of_each_pair():
-    assert maxout(torch.tensor([1.0, 5.0, 3.0, 2.0])).tolist() == [3.0, 5.0]
 
 
 @pytest.mark.parametrize("rows", [1, 3])

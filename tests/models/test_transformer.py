@@ -1,10 +1,13 @@
 """The Transformer against the paper's formulas, written out; what it shares with other kinds is in test_contract.py."""
 
-import itertools
 import math
 
+import oracles
 import pytest
 import torch
+from attention.test_block import feed_forward_of, norms_of
+from attention.test_heads import by_loop
+from models.formulas import SINES
 
 from regard.attention import Dot
 from regard.data import END, START
@@ -31,71 +34,26 @@ def small(**options):
     return model.eval()
 
 
-def attend(heads, x, memory, causal=False):
-    """MultiHead(Q, K, V) of section 3.2.2, one head and one query at a time."""
-    deep, wide = heads.query_size // heads.heads, x.shape[-1] // heads.heads
-    scale = math.sqrt(deep) if heads.attention.score.scaled else 1.0
-    weight, bias = heads.projection.weight, heads.projection.bias
-    cuts = (0, heads.query_size, 2 * heads.query_size, len(weight))
-    q, k, v = (
-        y @ weight[first:last].T + bias[first:last]
-        for y, (first, last) in zip((x, memory, memory), itertools.pairwise(cuts), strict=True)
-    )
-    rows = []
-    for i in range(len(x)):
-        parts = []
-        for h in range(heads.heads):
-            cut, given = slice(h * deep, (h + 1) * deep), slice(h * wide, (h + 1) * wide)
-            seen = i + 1 if causal else len(memory)
-            weights = torch.softmax(torch.stack([q[i, cut] @ k[j, cut] for j in range(seen)]) / scale, 0)
-            parts.append(sum(weights[j] * v[j, given] for j in range(seen)))
-        rows.append(torch.cat(parts))
-    return torch.stack(rows) @ heads.output.weight.T + heads.output.bias
-
-
-def normed(norm, x):
-    mean, variance = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
-    return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
-
-
-def activate(name, x):
-    if name == "gelu":
-        return x * (1 + torch.erf(x / math.sqrt(2))) / 2
-    return x.clamp(min=0) if name == "relu" else x / (1 + torch.exp(-x))
-
-
-def block(block, x, memory=None, *, causal, activation="relu"):
-    parts = [(lambda y: attend(block.attention, y, y, causal), block.attention_norm)]
-    if memory is not None:
-        parts.append((lambda y: attend(block.cross, y, memory), block.cross_norm))
-    first, _, second = block.feed
-
-    def feed(y):
-        return activate(activation, y @ first.weight.T + first.bias) @ second.weight.T + second.bias
-
-    parts.append((feed, block.feed_norm))
-    for part, norm in parts:
-        x = x + part(normed(norm, x)) if block.norm == "pre" else normed(norm, x + part(x))
-    return x
-
-
-def stack(stack, x, memory=None, *, causal, activation="relu"):
-    for each in stack.blocks:
-        x = block(each, x, memory, causal=causal, activation=activation)
-    return x if isinstance(stack.final_norm, torch.nn.Identity) else normed(stack.final_norm, x)
+def stack(blocks, x, memory=None, *, span=oracles.everywhere, activation="relu", score=oracles.scaled):
+    """Block after block: attention to itself, to the memory where there is one, and the feed-forward net."""
+    for block in blocks.blocks:
+        feed = feed_forward_of(block, activation)
+        parts = [lambda y, each=block.attention: by_loop(each, y, heads=2, span=span, score=score).context]
+        if memory is not None:
+            parts.append(lambda y, each=block.cross: by_loop(each, y, memory, heads=2, score=score).context)
+        parts.append(lambda y, feed=feed: oracles.per_vector(feed, y))
+        for part, norm in zip(parts, norms_of(block), strict=True):
+            x = oracles.residual(x, part, norm, block.norm)
+    last = blocks.final_norm
+    if isinstance(last, torch.nn.Identity):
+        return x
+    return oracles.per_vector(oracles.layer_norm(last.weight, last.bias, last.eps), x)
 
 
 def embed(embedding, ids, join, sines="interleaved", scale=True):
-    size = embedding.tokens.weight.shape[1]
-    position = torch.zeros(len(ids), size, dtype=torch.float64)
-    for t in range(len(ids)):
-        for i in range(size):
-            angle = t / 10000 ** (2 * (i // 2) / size)
-            place = i // 2 + i % 2 * (size // 2) if sines == "halves" else i
-            if sines == "fairseq":
-                angle, place = (t + 2) / 10000 ** (i // 2 / (size // 2 - 1)), i // 2 + i % 2 * (size // 2)
-            position[t, place] = math.sin(angle) if i % 2 == 0 else math.cos(angle)
-    x = embedding.tokens.weight[ids] * (math.sqrt(size) if scale else 1)
+    x = embedding.tokens.weight[ids]
+    position = torch.stack([SINES[sines](t, x.shape[1]) for t in range(len(ids))])
+    x = x * (math.sqrt(x.shape[1]) if scale else 1)
     if join == "add":
         return x + position
     return torch.cat([x, position], -1) @ embedding.mix.weight.T + embedding.mix.bias
@@ -123,20 +81,18 @@ def test_it_is_the_papers_formula(norm, options):
     model, join = small(norm=norm, **options), options.get("join", "add")
     source, target = torch.randint(4, 9, (5,)), torch.randint(4, 9, (4,))
     form = join, options.get("sines", "interleaved"), options.get("scale_embeddings", True)
-    activation = options.get("activation", "relu")
-    memory = stack(model.encoder, embed(model.source, source, *form), causal=False, activation=activation)
-    hidden = stack(model.decoder, embed(model.target, target, *form), memory, causal=True, activation=activation)
+    each = {
+        "activation": options.get("activation", "relu"),
+        "score": oracles.scaled if options.get("scaled", True) else oracles.dot,
+    }
+    memory = stack(model.encoder, embed(model.source, source, *form), **each)
+    hidden = stack(model.decoder, embed(model.target, target, *form), memory, span=oracles.causal(), **each)
     expected = hidden @ model.readout.weight.T
     assert (model.readout.bias is not None) == options.get("output_bias", True)
     if model.readout.bias is not None:
         expected = expected + model.readout.bias
     found = model(Tokens.of(source[None], torch.tensor([5])), Tokens.of(target[None], torch.tensor([4])))[0]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    weight, parameters = torch.randn_like(expected), list(model.parameters())
-    ours = torch.autograd.grad((found * weight).sum(), parameters)
-    theirs = torch.autograd.grad((expected * weight).sum(), parameters)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+    oracles.agree(found, expected, model.parameters())
 
 
 def test_a_target_may_begin_with_the_end():
@@ -211,15 +167,3 @@ def test_what_is_tied_is_one_tensor():
     assert small(tied="output").source.tokens.weight is not small(tied="output").target.tokens.weight
     with pytest.raises(ArgumentError, match="one vocabulary, not 9 and 8"):
         build("transformer", read_model_config({"kind": "transformer", "preset": "tiny", "tied": "all"}), 9, 8)
-
-
-def test_coverage_is_what_the_last_block_looked_at():
-    model = small()
-    source = Tokens.of(torch.randint(4, 9, (2, 5)), torch.tensor([5, 3]))
-    state = model.start(model.encode(source), rows=2, size=4, coverage=True)
-    plain = model.start(model.encode(source), rows=2, size=4)
-    for _ in range(3):
-        tokens = torch.randint(4, 9, (4,))
-        torch.testing.assert_close(model.step(tokens, state)[0], model.step(tokens, plain)[0])
-    torch.testing.assert_close(state.coverage.sum(-1), torch.full((4,), 3.0, dtype=torch.float64))
-    assert not state.coverage[2:, 3:].any()  # the second sentence has three words

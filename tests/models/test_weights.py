@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regard.errors import CheckpointError
+from regard.models.contract import load_weights, read_weights
 from regard.models.convnet import Stages
-from regard.models.weights import load_weights, read_weights
 
 
 def test_weights_that_do_not_fit_are_named(tmp_path):

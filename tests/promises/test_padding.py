@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from decoding.cases import greedy
 
 from regard.data import PAD, Batch, collate
 from regard.decoding import GREEDY, batches, tokens_of
-from regard.decoding.sentence_search import greedy
 from regard.models import Model, Tokens, build, read_model_config
 from regard.training import Prediction, inputs
 

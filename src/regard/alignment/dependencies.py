@@ -33,16 +33,6 @@ class DependencyShare:
     words: int  # that have a head to look at
 
 
-@dataclass(frozen=True)
-class FixedDistance:
-    """The share that a head would get right that looks at a fixed distance from each word."""
-
-    side: str
-    distance: int
-    share: float
-    words: int
-
-
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> Iterator[Table]:
     """Tabulate for each side the share of words that look at their head, on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
@@ -52,8 +42,8 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
         own = [each for each in shares_by_head if each.side == side]
         views, heads = list(dict.fromkeys(each.view for each in own)), max(each.head for each in own) + 1
         shares = {(each.view, each.head): f"{each.share:.1%}" for each in own}
-        fixed = best_distance(side, examples)
-        where = "before" if fixed.distance < 0 else "after"
+        distance, reached = best_distance(side, examples)
+        where = "before" if distance < 0 else "after"
         yield (
             f"{side}: words that attend most to their head, of {own[0].words:,}",
             ("layer", *(f"head {head + 1}" for head in range(heads))),
@@ -61,7 +51,7 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
                 (str(layer), *(shares.get((view, head), "–") for head in range(heads)))
                 for layer, view in enumerate(views, 1)
             ],
-            f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",
+            f"always the word {abs(distance)} {where}: {reached:.1%}",
         )
 
 
@@ -98,10 +88,10 @@ def head_links(side: str, example: Example) -> list[tuple[int, int]]:
     return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
 
 
-def best_distance(side: str, examples: Sequence[Example]) -> FixedDistance:
-    """Find the fixed distance that meets the most heads."""
+def best_distance(side: str, examples: Sequence[Example]) -> tuple[int, float]:
+    """Find the fixed distance from each word that meets the most heads, and their share."""
     distances = [head - word for example in examples for word, head in head_links(side, example)]
     if not distances:
         raise ArgumentError("examples: no heads given, expected those of the phrasebook")
     best = max(sorted(set(distances), key=abs), key=distances.count)
-    return FixedDistance(side, best, distances.count(best) / len(distances), len(distances))
+    return best, distances.count(best) / len(distances)

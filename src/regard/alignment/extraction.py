@@ -9,10 +9,13 @@ head that looks at everything does not move, as it moves their mean.
 """
 
 # b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
+import heapq
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +23,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.alignment.symmetrisation import symmetrise
 from regard.attention import call_records
 from regard.config import read, show_value
 from regard.data import Tokenizer, Tokenizers, collate
@@ -33,7 +35,8 @@ from regard.training import inputs
 BUDGET = 4096  # pieces of a batch a side
 BUDGET_CUDA = 32_768
 Pair = tuple[Sequence[int], Sequence[int]]
-Links = list[tuple[int, int]]
+Link = tuple[int, int]  # a source word and a target word
+Links = list[Link]
 LEAST = 0.2  # attention, summed over an output, of a word that was translated
 ROW = 3  # words in a row that are reported: one or two are often said by the words around them
 SPELLED = 1.2  # letters of a word at most, in the mean, where words are single letters
@@ -43,6 +46,7 @@ ALIGNMENT_FILE = "alignment.json"
 GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
 JOINS = ("intersection", "union", "grow-diag")
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
+AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in their order
 ROUNDS = 1000  # of balancing, at most: it is done after a few
 
 
@@ -96,23 +100,16 @@ class AlignmentSettings:
         if views is not None and table["view"] not in views:
             raise DataError(f"{path}: view {show_value(table['view'])}, expected one of {', '.join(views)}")
         given: dict[str, Any] = {each.name: table[each.name] for each in fields(cls) if each.name in table}
-        for key, right, expected in (
-            (
-                "head",
-                lambda each: each is None or (type(each) is int and each >= 0),
-                "a head from 0, or null: the mean",
-            ),
-            ("offset", lambda each: type(each) is int and each in (0, 1), "0 or 1"),
-            (
-                "threshold",
-                lambda each: each is None or (type(each) in (int, float) and 0 < each <= 1),
-                "a share up to 1, or null",
-            ),
-            ("aer", lambda each: each is None or type(each) in (int, float), "a number or null"),
-            ("by", lambda each: isinstance(each, str), "words"),
-            ("balance", lambda each: type(each) is int and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
-            ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
-        ):
+        checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+            "head": (lambda x: x is None or (type(x) is int and x >= 0), "a head from 0, or null: the mean"),
+            "offset": (lambda x: type(x) is int and x in (0, 1), "0 or 1"),
+            "threshold": (lambda x: x is None or (type(x) in (int, float) and 0 < x <= 1), "a share up to 1, or null"),
+            "aer": (lambda x: x is None or type(x) in (int, float), "a number or null"),
+            "by": (lambda x: isinstance(x, str), "words"),
+            "balance": (lambda x: type(x) is int and 0 <= x <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
+            "join": (lambda x: x is None or x in JOINS, f"{', '.join(JOINS)} or null"),
+        }
+        for key, (right, expected) in checks.items():
             if key in given and not right(given[key]):
                 raise DataError(f"{path}: {key} {show_value(given[key])}, expected {expected}")
         return cls(**given)
@@ -302,13 +299,6 @@ def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     return links
 
 
-def word_weights(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
-) -> list[Float[Tensor, "i j"]]:
-    """Return how much each target word of a pair of token sequences looked at each source word."""
-    return [each.weights for each in word_attention(model, tokenizers, pairs, settings)]
-
-
 def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings) -> list[Links]:
     """Link the words of each pair of token sequences: (source word, target word), in the target's order."""
     result: list[Links] = [[] for _ in pairs]
@@ -349,18 +339,9 @@ def untranslated_spans(words: Sequence[str], received: Sequence[float], tags: Se
     counted = [number for number, count in letters.items() if count]
     if sum(letters.values()) <= SPELLED * len(counted):
         return ()
-    spans, row = list[tuple[int, int]](), list[int]()
-    for number in counted:
-        if number < len(received) and received[number] >= LEAST:
-            spans, row = add_row(spans, row), []
-        else:
-            row.append(number)
-    return tuple(add_row(spans, row))
-
-
-def add_row(spans: list[tuple[int, int]], row: Sequence[int]) -> list[tuple[int, int]]:
-    """Add a row of words to the spans, where it is long enough."""
-    return [*spans, (row[0], row[-1] + 1)] if len(row) >= ROW else spans
+    heard = groupby(counted, key=lambda number: number < len(received) and received[number] >= LEAST)
+    rows = [list(row) for enough, row in heard if not enough]
+    return tuple((row[0], row[-1] + 1) for row in rows if len(row) >= ROW)
 
 
 def content_rows(tokenizer: Tokenizer, ids: Sequence[int], width: int, offset: int) -> list[bool]:
@@ -399,3 +380,74 @@ def word_attention(
             size = count_words(tokenizers.source.words, source)
             result[number] = WordAttention(one[: count_words(tokenizers.target.words, target), :size], two[:size])
     return result
+
+
+# ---- links of two directions, which see different ones: what both say, and what grows out of it
+
+
+def flip_links(links: Iterable[Link]) -> list[Link]:
+    """Turn links of the other direction into links of this one."""
+    return [(source, target) for target, source in links]
+
+
+def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """Grow the intersection by neighbours in the union that give a word its first link, again and again.
+
+    Koehn, Och and Marcu 2003 (Statistical Phrase-Based Translation), section 3; the final steps as in Koehn et al. 2005
+    (Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation).
+
+    The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
+    link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
+    the loops stand come in the same round, the others in the next.
+    """
+    forward, backward = set(forward), set(backward)
+    links, every = forward & backward, forward | backward
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+    ahead = sorted((target, source) for source, target in links)
+    behind: list[Link] = []
+    while ahead:
+        target, source = heapq.heappop(ahead)
+        for down, right in AROUND:
+            new = (source + right, target + down)
+            if new in every and new not in links and (new[0] not in sources or new[1] not in targets):
+                links.add(new)
+                sources.add(new[0])
+                targets.add(new[1])
+                place = (new[1], new[0])
+                heapq.heappush(ahead, place) if place > (target, source) else behind.append(place)
+        if not ahead:
+            ahead, behind = sorted(behind), []
+    return links
+
+
+METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
+    "intersection": lambda forward, backward: set(forward) & set(backward),  # few, most of them right
+    "union": lambda forward, backward: set(forward) | set(backward),
+    "grow-diag": grow_diag,
+    # Then every link of either direction is added that gives a word of one side its first, or two words that have none.
+    "grow-diag-final": lambda forward, backward: add_final_links(forward, backward, operator.or_),
+    "grow-diag-final-and": lambda forward, backward: add_final_links(forward, backward, operator.and_),
+}
+
+
+def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = "grow-diag") -> list[Link]:
+    """Join the links of both directions, in the target's order; both are (source, target) of the forward one."""
+    if method not in METHODS:
+        raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
+    return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
+
+
+def add_final_links(
+    forward: Iterable[Link], backward: Iterable[Link], accept: Callable[[bool, bool], bool]
+) -> set[Link]:
+    """Grow links, then add those of each direction that `accept` takes, told which of their words have none yet."""
+    forward, backward = set(forward), set(backward)
+    joined = grow_diag(forward, backward)
+    sources, targets = {source for source, _ in joined}, {target for _, target in joined}
+    for links in (forward, backward):
+        for source, target in sorted(links, key=lambda link: (link[1], link[0])):
+            if accept(source not in sources, target not in targets):
+                joined.add((source, target))
+                sources.add(source)
+                targets.add(target)
+    return joined

@@ -25,9 +25,8 @@ from torch import Tensor, nn
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
-from regard.decoding.limits import FREE
 from regard.decoding.options import Options, Output, SearchResult
-from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
+from regard.decoding.scoring import FREE, add_log_probs, candidate_count, is_settled, length_penalty
 from regard.kernels import top_tokens
 from regard.models import Memory, Model
 
@@ -136,12 +135,6 @@ class DeviceSearch:
         No beam is wider than a slot has rows.
         """
         self.state.put_(slots, self.model.start(memory, self.rows, 1))
-        self.begin(slots, options, prefix)
-
-    def begin(
-        self, slots: Int[Tensor, " k"] | slice, options: SlotOptions, prefix: Int[Tensor, "k p"] | None = None
-    ) -> None:
-        """Begin with the sentences whose states were put into some slots."""
         fill(self.tokens, slots, START)
         fill(self.total, slots, -torch.inf)
         fill(self.total[:, 0], slots, 0.0)  # the others are the same hypothesis
@@ -219,8 +212,8 @@ class DeviceSearch:
         """The chosen hypotheses become the rows."""
         if tokens.shape[1] < self.rows:  # a small vocabulary gives fewer candidates than there are rows
             fill = (0, self.rows - tokens.shape[1])
-            parents, tokens = (torch.nn.functional.pad(x, fill) for x in (parents, tokens))
-            totals = torch.nn.functional.pad(totals, fill, value=-torch.inf)
+            parents, tokens = (F.pad(x, fill) for x in (parents, tokens))
+            totals = F.pad(totals, fill, value=-torch.inf)
         at = self.step[:, None, None].expand(-1, 1, self.rows)
         self.parents.scatter_(1, at, parents[:, None].to(self.parents.dtype))
         self.words.scatter_(1, at, tokens[:, None].to(self.words.dtype))

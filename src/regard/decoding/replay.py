@@ -22,63 +22,20 @@ from torch import Tensor, nn
 from regard.attention import buffers
 from regard.data import PAD, UNKNOWN
 from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions, to_bfloat16
-from regard.decoding.limits import FREE, Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options, Output, SearchResult, check_outputs
-from regard.decoding.sources import tokens_of
-from regard.kernels import table
+from regard.decoding.scoring import FREE, Constraints, check_prefixes, output_limit, select_prefixes, tokens_of
 from regard.machine import memory as machine_memory
 from regard.machine import pause_garbage_collection
 from regard.models import Model, Tokens
 
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
-FEW = 32  # sentences: for fewer a graph is not worth its capture
 BURST = 4  # steps between two looks at what is done
 CROWD = 8  # slots are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
 CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their slots
 GRAPHS = 4  # that are kept for the next call
 WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
-
-
-SEARCH = table.Table(
-    "search",
-    table.Row(
-        name="replayed",
-        devices=("cuda",),
-        conditions=(
-            table.Condition(
-                lambda request: request.sizes["sentences"] >= FEW, f"a graph pays for {FEW} sentences and more"
-            ),
-        ),
-    ),
-    table.Row(name="step by step", features=None),
-    steps={"sentences": (FEW - 1,)},
-)
-
-
-def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> table.Request:
-    """Put a search for so many sentences into plain data."""
-    needs = [*host_features(options)]
-    if trace:
-        needs.append("a trace")
-    if not model.replays:
-        needs.append("a model whose steps wait for the host")
-    # Elsewhere nothing is replayed, whoever listens.
-    if device == "cuda" and any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
-        needs.append(table.HOOKS)
-    return table.Request(device, (), tuple(needs), {"sentences": count})
-
-
-def host_features(options: Options) -> tuple[str, ...]:
-    """What a search with these options needs of the host between two steps; nothing, where it can be replayed."""
-    asked = {
-        "sampling": options.sample,
-        "a coverage penalty": options.coverage_penalty,
-        "no_repeat": options.no_repeat,
-        "groups of a beam": options.groups > 1,
-    }
-    return tuple(name for name, given in asked.items() if given)
 
 
 class Replay:
@@ -169,7 +126,7 @@ class SlotSearch:
         self.step = order_of(self.device_search.advance, self.device)
         cuda = self.device.type == "cuda"
         self.flags = torch.zeros(self.device_search.count, dtype=torch.bool, pin_memory=cuda)
-        self.looked = Arrival(self.device)
+        self.looked, self.copied = Arrival(self.device), Arrival(self.device)
 
     def run(
         self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
@@ -177,29 +134,37 @@ class SlotSearch:
         """All sentences, through the slots that there are."""
         answers: list[Any] = [None] * len(sources)
         queue = SlotQueue(len(sources), self.device_search.count)
-        pending: PendingResults | None = None
+        pending: tuple[Hypotheses, list[int]] | None = None  # on their way to the host, and the sentences they are of
+
+        def write() -> None:
+            """Put what is pending among the answers."""
+            if pending is not None:
+                self.copied.wait()
+                with pause_garbage_collection():
+                    for i, result in zip(pending[1], pending[0].results(options.nbest), strict=True):
+                        # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
+                        check_outputs(result.outputs)
+                        answers[i] = result
+
         while queue.unfinished:
             slots, numbers = queue.fill()
             if slots:
                 begun = select_prefixes(prefixes, numbers)
-                each = [options] * len(numbers)
-                queue.begin(slots, numbers, self.put(slots, [sources[i] for i in numbers], each, begun))
+                self.put(slots, [sources[i] for i in numbers], [options] * len(numbers), begun)
             done_slots: list[int] = []
             while len(done_slots) < queue.enough:
-                burst = queue.burst
-                for _ in range(burst):
+                for _ in range(BURST):
                     self.step()
                 self.flags.copy_(self.device_search.active, non_blocking=True)
                 self.looked.record()
-                if pending is not None:  # while the GPU is busy
-                    pending.write_to(answers, options.nbest)
-                    pending = None
+                write()  # while the GPU is busy
+                pending = None
                 self.looked.wait()
-                done_slots = queue.advance(burst, self.flags.tolist())
+                done_slots = queue.done(self.flags.tolist())
             hypotheses = self.device_search.collect(slot_index(done_slots, self.device), non_blocking=True)
-            pending = PendingResults(hypotheses, queue.finish(done_slots), self.device)
-        if pending is not None:
-            pending.write_to(answers, options.nbest)
+            self.copied.record()
+            pending = hypotheses, queue.finish(done_slots)
+        write()
         return answers
 
     def put(
@@ -208,8 +173,8 @@ class SlotSearch:
         sources: Sequence[Sequence[int]],
         options: Sequence[Options],
         prefixes: Sequence[Sequence[int]] | None = None,
-    ) -> list[int]:
-        """Begin with sentences in these slots, each with its own options; how many steps each may take."""
+    ) -> None:
+        """Begin with sentences in these slots, each with its own options."""
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         each = zip(sources, options, lengths, strict=True)
         most = [output_limit(self.model, len(source), option, length) for source, option, length in each]
@@ -219,7 +184,6 @@ class SlotSearch:
         limits = SlotOptions.of(options, most, self.device)
         memory = self.model.encode(tokens_of(sources, self.device))
         self.device_search.put(slot_index(slots, self.device), memory, limits, begun)
-        return [steps + 1 for steps in most]
 
 
 class SlotQueue:
@@ -228,7 +192,6 @@ class SlotQueue:
     def __init__(self, sentences: int, slots: int):
         self.waiting = deque(range(sentences))
         self.inside: list[int | None] = [None] * slots
-        self.steps_left = [0] * slots  # steps until a slot is done at the latest
         self.free = list(range(slots))
 
     @property
@@ -241,26 +204,16 @@ class SlotQueue:
         """The number of slots that have to be done before others begin there; one, when nobody waits any more."""
         return 1 if not self.waiting else max(1, len(self.inside) // CROWD)
 
-    @property
-    def burst(self) -> int:
-        """Steps until the next look: no more than the longest of the sentences may still take."""
-        latest = max(steps for steps, i in zip(self.steps_left, self.inside, strict=True) if i is not None)
-        return max(1, min(BURST, latest))
-
     def fill(self) -> tuple[list[int], list[int]]:
-        """The slots that are free, and the sentences that begin there: as many of both as there are."""
+        """The slots that were free, and the sentences that begin there: as many of both as there are."""
         numbers = [self.waiting.popleft() for _ in range(min(len(self.free), len(self.waiting)))]
         slots, self.free = self.free[: len(numbers)], self.free[len(numbers) :]
+        for slot, i in zip(slots, numbers, strict=True):
+            self.inside[slot] = i
         return slots, numbers
 
-    def begin(self, slots: list[int], numbers: list[int], steps: list[int]) -> None:
-        """Note what has begun, and how many steps it may take."""
-        for slot, i, most in zip(slots, numbers, steps, strict=True):
-            self.inside[slot], self.steps_left[slot] = i, most
-
-    def advance(self, steps: int, active: list[bool]) -> list[int]:
-        """The slots that are done, so many steps later."""
-        self.steps_left = [each - steps for each in self.steps_left]
+    def done(self, active: list[bool]) -> list[int]:
+        """The slots that are done: a sentence is in them, and they are not `active`."""
         return [slot for slot, i in enumerate(self.inside) if i is not None and not active[slot]]
 
     def finish(self, slots: list[int]) -> list[int]:
@@ -270,26 +223,6 @@ class SlotQueue:
             self.inside[slot] = None
         self.free = sorted(self.free + slots)
         return numbers
-
-
-# ---- results
-
-
-class PendingResults:
-    """Finished hypotheses on their way to the host, and the sentences that they are of."""
-
-    def __init__(self, hypotheses: Hypotheses, numbers: list[int], device: torch.device):
-        self.hypotheses, self.numbers, self.copied = hypotheses, numbers, Arrival(device)
-        self.copied.record()
-
-    def write_to(self, answers: list[Any], nbest: int) -> None:
-        """Put it among the answers."""
-        self.copied.wait()
-        with pause_garbage_collection():
-            for i, result in zip(self.numbers, self.hypotheses.results(nbest), strict=True):
-                # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
-                check_outputs(result.outputs)
-                answers[i] = result
 
 
 # ---- sizes
@@ -331,17 +264,7 @@ def length_class(length: int) -> int:
     return next((bound for bound in CLASSES if length <= bound), length)
 
 
-def select_prefixes(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[Sequence[int]] | None:
-    """The prefixes of some sentences."""
-    return None if prefixes is None else [prefixes[i] for i in numbers]
-
-
 # ---- graphs
-
-
-def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """A call that has some work done: on a GPU a graph's, captured now."""
-    return capture(work, device).replay if device.type == "cuda" else work
 
 
 class Arrival:
@@ -361,8 +284,13 @@ class Arrival:
             self.event.synchronize()
 
 
-def capture(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:
-    """Capture work as a graph, after it was done twice: kernels are compiled, and workspaces made, before that."""
+def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """A call that has some work done: on a GPU a graph's, captured now.
+
+    It was done twice before: kernels are compiled, and workspaces made.
+    """
+    if device.type != "cuda":
+        return work
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
@@ -372,7 +300,7 @@ def capture(work: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGr
     graph = torch.cuda.CUDAGraph()
     with pause_garbage_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         work()
-    return graph
+    return graph.replay
 
 
 # ---- sentences that come a few at a time: read, stepped and shown to the host, each by one order

@@ -30,7 +30,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -41,16 +40,20 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
-from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
-from regard.decoding.options import GREEDY, Candidate, Options, Output, Pool, SearchResult, check_outputs, merge_pools
+from regard.decoding.options import Candidate, Options, Output, Pool, SearchResult, check_outputs, merge_pools
 from regard.decoding.scoring import (
+    Constraints,
     add_log_probs,
     candidate_count,
     check_finite,
+    check_memory,
+    check_prefixes,
     coverage_penalty,
     is_settled,
     length_penalty,
     log_sum,
+    output_limits,
+    row_bytes,
     top_tokens,
 )
 from regard.errors import ArgumentError
@@ -58,6 +61,7 @@ from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Tokens
 
 NONE = -1  # no token, and no row
+OPENMP = "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()  # its threads may change at any time
 THREADED = 16  # rows from which a second thread is worth waking
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
@@ -83,11 +87,6 @@ def search(
         return StepSearch(model, source, options, prefixes, trace).run()
 
 
-def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
-    """The likeliest next token, again and again, up to END, which is left out; at most `output_limit` of them."""
-    return [result.outputs[0].tokens for result in search(model, source, replace(GREEDY, longest=limit))]
-
-
 def without_gradients(model: Model, device: torch.device) -> AbstractContextManager[None]:
     """A context without gradients; on a CPU without what autograd notes of tensors too, where nobody else sees them.
 
@@ -110,7 +109,7 @@ def without_gradients(model: Model, device: torch.device) -> AbstractContextMana
 def threads_for(rows: int, device: torch.device) -> Iterator[None]:
     """Compute a few rows on this thread alone: to wake another takes longer than its share of such small work."""
     threads = torch.get_num_threads()
-    if rows >= THREADED or threads == 1 or device.type != "cpu" or not can_change_threads():
+    if rows >= THREADED or threads == 1 or device.type != "cpu" or not OPENMP:
         yield
         return
     torch.set_num_threads(1)
@@ -118,12 +117,6 @@ def threads_for(rows: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@cache
-def can_change_threads() -> bool:
-    """Return whether torch computes by OpenMP, whose number of threads may change at any time."""
-    return "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()
 
 
 class Choice(NamedTuple):
@@ -207,8 +200,14 @@ class StepSearch:
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
-            for i, (named, limit) in enumerate(zip(sample_keys(source), most.tolist(), strict=True)):
-                self.numbers[i, : limit + 1] = random_numbers(named, limit + 1, self.rows, each[i].seed)
+            # What a sentence or picture is sampled by, whatever it is searched together with.
+            if isinstance(source, Pictures):
+                named = [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
+            else:
+                pairs = zip(source.ids.tolist(), source.lengths.tolist(), strict=True)
+                named = [ids[:length] for ids, length in pairs]
+            for i, limit in enumerate(most.tolist()):
+                self.numbers[i, : limit + 1] = random_numbers(named[i], limit + 1, self.rows, each[i].seed)
 
     def run(self) -> list[SearchResult]:
         """Step by step, until all are done."""
@@ -446,13 +445,6 @@ def rank_candidates(
 def numbers_of(source: Tokens | Pictures) -> Tensor:
     """The tokens of a batch, or its pictures."""
     return source.pixels if isinstance(source, Pictures) else source.ids
-
-
-def sample_keys(source: Tokens | Pictures) -> list[list[int]]:
-    """Return the keys that each sentence or picture is sampled by, whatever it is searched together with."""
-    if isinstance(source, Pictures):
-        return [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
-    return [ids[:length] for ids, length in zip(source.ids.tolist(), source.lengths.tolist(), strict=True)]
 
 
 # ---- sampling

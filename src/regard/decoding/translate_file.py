@@ -186,13 +186,10 @@ class LineFitter:
         """Count the tokens of each text."""
         return [len(ids) for ids in self.source.encode_batch(texts)]
 
-    def end(self) -> None:
-        """Report how many lines were cut without being named."""
+    def end(self, processes: Processes) -> None:
+        """Report how many lines were cut without being named, and how many of all processes have several sentences."""
         if self.cut > NAMED:
             self.warn(f"{self.cut - NAMED:,} more lines were truncated to {self.limit:,} tokens")
-
-    def end_counting(self, processes: Processes) -> None:
-        """Report how many lines of all processes have several sentences."""
         if self.counter is None:
             return
         total = sentence_split.SentenceCounter()
@@ -216,10 +213,10 @@ def join_outputs(
     each. What is not ranked, such as samples, is put together in its order. A tag before a piece is not of the line.
     """
     each = [
-        list(own) if piece.text == line[piece.start : piece.end] else list(map(forget_tag, own))
+        own if piece.text == line[piece.start : piece.end] else [forget_tag(output) for output in own]
         for piece, own in zip(parts, outputs, strict=True)
     ]
-    joined: list[T] = each[0]
+    joined = list(each[0])
     for i, more in enumerate(each[1:], 1):
         # Words are counted in the whole line; a piece may begin within one.
         words = len(line[: parts[i].start].split())
@@ -228,7 +225,7 @@ def join_outputs(
             both = heapq.nlargest(
                 count,
                 itertools.product(joined, more),
-                key=lambda pair: pair[0].score + pair[1].score,  # type: ignore[attr-defined]
+                key=lambda pair: pair[0].score + pair[1].score,
             )
         else:
             both = list(zip(joined, more, strict=False))
@@ -292,9 +289,7 @@ def translate_file(
     def work(block: Block) -> tuple[int, str]:
         parts = fit.parts(block.lines, display_name(block.path), block.place)
         texts = [piece.text for each in parts for piece in each]
-        prefixes = None
-        if block.prefixes is not None:
-            prefixes = first_prefixes(parts, block.prefixes)
+        prefixes = None if block.prefixes is None else first_prefixes(parts, block.prefixes)
         try:
             results = iter(list(translate(texts, prefixes)))
         except torch.OutOfMemoryError:
@@ -310,8 +305,7 @@ def translate_file(
         return len(block.lines), "".join(rows)
 
     yield from processes.share(lines.blocks(), work)
-    fit.end()
-    fit.end_counting(processes)
+    fit.end(processes)
 
 
 def first_prefixes(parts: Sequence[Sequence[sentence_split.Piece]], prefixes: Sequence[str]) -> list[str]:

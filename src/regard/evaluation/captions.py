@@ -33,6 +33,7 @@ BREAKS = re.compile(r"[\s,;:!?()\[\]{}\"“”…]+")
 CLITICS = ("'s", "'re", "'ve", "'ll", "'d", "'m", "n't")
 CLITIC = re.compile(rf"(?<=\w)({'|'.join(CLITICS)})(?!\w)")
 
+COUNTED = {"case": "lc", "tok": "caption"}  # in signatures
 Words = tuple[str, ...]
 
 
@@ -61,21 +62,24 @@ def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: i
     captions = [[" ".join(each) for each in several] for _, several in pairs]
     metric = BLEU(tokenize="none", smooth_method="none", max_ngram_order=n, force=True)
     measurement = measure_by(f"BLEU-{n}", metric, texts, captions)
-    return replace(measurement, signature=caption_signature(references, smooth="none"))
+    return replace(measurement, signature=signature_of(references, **COUNTED, smooth="none"))
 
 
 def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """Measure CIDEr-D of each caption, of which the corpus's is the mean."""
     pairs = tokenize_pairs(outputs, references)
     spoken = Counter[Words]()  # of how many pictures
+
+    def ngrams(text: Words, n: int) -> list[Words]:
+        return [text[i : i + n] for i in range(len(text) - n + 1)]
+
     for _, captions in pairs:
-        spoken.update({gram for each in captions for n in range(1, MAX_NGRAM + 1) for gram in count_ngrams(each, n)})
+        spoken.update({gram for each in captions for n in range(1, MAX_NGRAM + 1) for gram in ngrams(each, n)})
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
-        return {
-            gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in count_ngrams(text, n).items()
-        }
+        counts = Counter(ngrams(text, n))
+        return {gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in counts.items()}
 
     rows = []
     for output, captions in pairs:
@@ -83,18 +87,18 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
         for n in range(1, MAX_NGRAM + 1):
             mine = weighed(output, n)
             for each in captions:
-                lengths = math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
-                total += lengths * clipped_cosine(mine, weighed(each, n))
+                theirs, nearness = weighed(each, n), math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
+                # The cosine of the two, the first cut off where the second is smaller; of nothing, 0.
+                clipped = sum(min(value, theirs.get(gram, 0.0)) * theirs.get(gram, 0.0) for gram, value in mine.items())
+                lengths = math.hypot(*mine.values()) * math.hypot(*theirs.values())
+                total += nearness * (clipped / (lengths or 1))
         rows.append([10 * total / (MAX_NGRAM * len(captions)), 1.0])
     return Measurement(
-        "CIDEr-D", count_rows(rows, 2), ratio, caption_signature(references, idf="references", pictures=str(len(pairs)))
+        "CIDEr-D",
+        count_rows(rows, 2),
+        ratio,
+        signature_of(references, **COUNTED, idf="references", pictures=str(len(pairs))),
     )
-
-
-def clipped_cosine(one: dict[Words, float], other: dict[Words, float]) -> float:
-    """Return the cosine of two vectors, the first cut off where the second is smaller; of nothing, 0."""
-    lengths = math.hypot(*one.values()) * math.hypot(*other.values())
-    return sum(min(value, other.get(gram, 0.0)) * other.get(gram, 0.0) for gram, value in one.items()) / (lengths or 1)
 
 
 def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
@@ -106,7 +110,7 @@ def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Me
         recall = max(each / max(1, len(text)) for each, text in zip(common, captions, strict=True))
         score = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
         rows.append([100 * score, 1.0])
-    return Measurement("ROUGE-L", count_rows(rows, 2), ratio, caption_signature(references, beta=f"{BETA:g}"))
+    return Measurement("ROUGE-L", count_rows(rows, 2), ratio, signature_of(references, **COUNTED, beta=f"{BETA:g}"))
 
 
 def longest_common_subsequence(one: Words, other: Words) -> int:
@@ -120,11 +124,6 @@ def longest_common_subsequence(one: Words, other: Words) -> int:
     return before[-1]
 
 
-def count_ngrams(text: Words, n: int) -> Counter[Words]:
-    """Count how often each n-gram comes."""
-    return Counter(text[i : i + n] for i in range(len(text) - n + 1))
-
-
 def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
     """Split outputs and their references into words."""
     captions = alternatives(references)
@@ -136,8 +135,3 @@ def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> l
     return [
         (words(output), [words(each) for each in several]) for output, several in zip(outputs, captions, strict=True)
     ]
-
-
-def caption_signature(references: Sequence[Reference], **facts: str) -> str:
-    """Return the signature of a score here."""
-    return signature_of(references, case="lc", tok="caption", **facts)

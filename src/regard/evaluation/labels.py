@@ -8,7 +8,6 @@ k labels
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,43 +16,19 @@ from jaxtyping import Float, Int64
 from regard.errors import ArgumentError
 
 
-@dataclass(frozen=True, eq=False)
 class Labelling:
-    """A confusion matrix: how often each label was predicted where each is right."""
+    """A confusion matrix, how often each label was predicted where each is right, and its scores."""
 
-    labels: tuple[str, ...]
-    confusion: Int64[np.ndarray, "k k"]  # a row for what is right, a column for what was said
-
-    @property
-    def accuracy(self) -> float:
-        """Return the share of all that is right."""
-        return float(shares(self.right.sum(), self.confusion.sum()))
-
-    @property
-    def right(self) -> Int64[np.ndarray, " k"]:
-        """Return the number of correct predictions of each label."""
-        return np.diagonal(self.confusion)
-
-    @property
-    def precision(self) -> Float[np.ndarray, " k"]:
-        """Return the precision of each label: the share of its predictions that are right."""
-        return shares(self.right, self.confusion.sum(0))
-
-    @property
-    def recall(self) -> Float[np.ndarray, " k"]:
-        """Return the recall of each label: the share of its items that were predicted so."""
-        return shares(self.right, self.confusion.sum(1))
-
-    @property
-    def f1(self) -> Float[np.ndarray, " k"]:
-        """Return the F1 score of each label: the harmonic mean of precision and recall."""
-        return shares(2 * self.right, self.confusion.sum(0) + self.confusion.sum(1))
-
-    @property
-    def macro_f1(self) -> float:
-        """Return the mean of the labels' F1, without labels that neither occur nor were predicted."""
-        there = self.confusion.sum(0) + self.confusion.sum(1) > 0
-        return float(self.f1[there].mean()) if there.any() else 0.0
+    def __init__(self, labels: tuple[str, ...], confusion: Int64[np.ndarray, "k k"]):
+        """`confusion` has a row for what is right, a column for what was said."""
+        self.labels, self.confusion = labels, confusion
+        right, said, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
+        self.accuracy = float(shares(right.sum(), confusion.sum()))
+        self.precision: Float[np.ndarray, " k"] = shares(right, said)
+        self.recall: Float[np.ndarray, " k"] = shares(right, there)
+        self.f1: Float[np.ndarray, " k"] = shares(2 * right, said + there)
+        known = said + there > 0
+        self.macro_f1 = float(self.f1[known].mean()) if known.any() else 0.0
 
     def table(self) -> dict[str, Any]:
         """Return everything, as JSON has it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 import regard
 from regard import plugins
@@ -50,10 +50,6 @@ class Measurement:
     def score(self) -> Score:
         """Return the score over all sentences."""
         return Score(self.name, self.of(self.rows.sum(0).tolist()), self.signature, self.unit)
-
-    def over(self, indices: Int[np.ndarray, "m"]) -> float:
-        """Return the value over some of the sentences."""
-        return self.of(self.rows[indices].sum(0).tolist())
 
     def values(self, sums: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r"]:
         """Return the value of each of several sums."""

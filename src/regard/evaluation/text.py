@@ -1,6 +1,6 @@
 """Scores of text against references: sacreBLEU's BLEU, chrF and TER, exact match, error rates, and perplexity.
 
-`bleu`, `chrf`, `ter` and `exact` give a number; `measure_…` give a row of counts for each sentence, from which that
+`bleu`, `chrf` and `exact` give a number; `measure_…` give a row of counts for each sentence, from which that
 number, its signature, and everything else about it follow. A reference is a text, or several of which any is right.
 
 For speech and grapheme-to-phoneme conversion: the token error rate of phonemes is the phoneme error rate (PER), and the
@@ -45,11 +45,6 @@ def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> float:
     return measure_chrf(outputs, references).score().value
 
 
-def ter(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Translation edit rate, from 0, which is best: edits per hundred reference words (Snover et al. 2006)."""
-    return measure_ter(outputs, references).score().value
-
-
 def exact(outputs: Sequence[str], references: Sequence[Reference]) -> float:
     """Return the share of outputs that are their reference, 0 to 1; white space counts as one space."""
     return measure_exact(outputs, references).score().value
@@ -75,7 +70,10 @@ def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, low
 
 
 def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """Count TER's edits and reference lengths, sentence by sentence; case never counts, as in sacreBLEU and Tercom."""
+    """Count TER's edits and reference lengths, sentence by sentence, of which TER are edits per hundred words.
+
+    0 is best (Snover et al. 2006). Case never counts, as in sacreBLEU and Tercom.
+    """
     from sacrebleu import TER
 
     return measure_by("TER", TER(), outputs, references, higher=False)
@@ -97,21 +95,18 @@ def ter_takes_minutes(references: Sequence[Reference]) -> bool:
     return sum(len(text.split()) ** 3 for text in texts) > PATIENCE
 
 
-def error_rate(
-    outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
-) -> Score:
-    """Edits over the length of the references, of characters or tokens, over the whole corpus: 0 is best."""
-    return measure_errors(outputs, references, unit, lowercase=lowercase).score()
-
-
 def measure_errors(
     outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
 ) -> Measurement:
-    """Count the edits to the nearest reference and its length, sentence by sentence.
+    """Count the edits to the nearest reference and its length, sentence by sentence: their ratio is 0 at best.
 
     Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
     """
     rows = np.zeros((len(outputs), 2))
+
+    def of(sums: list[float]) -> float:
+        return sums[0] / sums[1] if sums[1] else float(sums[0] > 0)
+
     for i, (output, texts) in enumerate(zip(outputs, alternatives(references), strict=True)):
         text = normalise_text(output, lowercase)
         ours = text.split() if unit == "token" else text
@@ -123,7 +118,7 @@ def measure_errors(
         edits, length = min(nearest)
         rows[i] = edits, -length
     signature = signature_of(references, case="lc" if lowercase else "mixed", unit=unit)
-    return Measurement(f"{unit} error rate", rows, _rate, signature, "share", higher=False)
+    return Measurement(f"{unit} error rate", rows, of, signature, "share", higher=False)
 
 
 # As METRICS names them.
@@ -252,8 +247,3 @@ def count_rows(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
 def ratio(sums: list[float]) -> float:
     """Return the first of two sums over the second; 0 of nothing."""
     return sums[0] / sums[1] if sums[1] else 0.0
-
-
-def _rate(sums: list[float]) -> float:
-    edits, length = sums
-    return edits / length if length else float(edits > 0)

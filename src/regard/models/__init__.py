@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regard.models.captioner import CaptionerModel
     from regard.models.config import CaptionerConfig, ModelConfig, RNNConfig, RNNSearchConfig, TransformerConfig
     from regard.models.contract import (
+        FLOATS,
         Documents,
         Memory,
         Model,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         Reinforcement,
         Source,
         Tokens,
+        check_weight,
+        read_weights,
     )
     from regard.models.convnet import ConvNetModel
     from regard.models.kinds import KINDS, Kind, build, find_kind, read_model_config
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from regard.models.ntm import Machine, MemoryHeads, shift_weights
     from regard.models.recurrent import Dropout, Layer
     from regard.models.transformer import TransformerModel
-    from regard.models.weights import FLOATS, check_weight, read_weights
 
 __all__ = [
     "CaptionerConfig",

@@ -60,6 +60,7 @@ from regard.models.contract import (
     Reading,
     Reinforcement,
     Tokens,
+    load_weights,
     name_additive_stages,
 )
 from regard.models.convnet import Backbone, make_backbone
@@ -81,7 +82,6 @@ from regard.models.recurrent import (
     repeat_rows,
     without_autocast,
 )
-from regard.models.weights import load_weights
 
 
 class CaptionerModel(Model):
@@ -125,7 +125,8 @@ class CaptionerModel(Model):
         """Encode each picture as the places of its grid, row by row."""
         grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
-            grid = self.decoder.embed_grid(grid)
+            # Projected to the width of the model, with the sinusoids of each row and column.
+            grid = self.decoder.positions(self.decoder.project(grid.movedim(-3, -1)).movedim(-1, -3))
         features, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
         count = torch.full((len(features),), features.shape[1], device=features.device)
         sentence = self.decoder.remember(features) if isinstance(self.decoder, LSTMDecoder) else {}
@@ -372,10 +373,6 @@ class BlockDecoder(nn.Module):
             feed_dropout=config.dropout,
         )
         initialise(self)
-
-    def embed_grid(self, grid: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
-        """Project the grid to the width of the model, and add the sinusoids of each row and column."""
-        return cast(Tensor, self.positions(self.project(grid.movedim(-3, -1)).movedim(-1, -3)))
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
         """Decode all words at once; `weights` [b n m], in training if they count, are means over heads and blocks."""

@@ -34,8 +34,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from regard.attention import GridSelfAttention, Lengths, check_positive
-from regard.errors import ArgumentError, ConfigError, ShapeError
+from regard.attention import GridSelfAttention, Lengths
+from regard.errors import ConfigError, ShapeError
 from regard.models.config import CaptionerConfig, ConvNetConfig
 from regard.models.contract import Memory, Model, Notation, Pictures, Reading
 from regard.plugins import import_extra
@@ -54,7 +54,6 @@ class ResNet(nn.Module):
 
     def __init__(self, channels: int = 32, stages: int = 3, blocks: int = 2, norm: Norm = "batch"):
         super().__init__()
-        channels, stages, blocks = check_positive(channels=channels, stages=stages, blocks=blocks)
         self.stem = nn.Conv2d(3, channels, 3, stride=2, padding=1)
         self.stages = nn.ModuleList()
         widths = [channels * 2**stage for stage in range(stages)]
@@ -63,7 +62,7 @@ class ResNet(nn.Module):
             first = Block(before, width, norm, stride=2 if stage else 1)
             self.stages.append(nn.Sequential(first, *(Block(width, width, norm) for _ in range(blocks - 1))))
         self.width = widths[-1]
-        self.norm = make_norm(norm, self.width)
+        self.norm = NORMS[norm](self.width)
         # Half as much again as fast on a CPU, and what a GPU likes.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -91,7 +90,7 @@ class Block(nn.Module):
 
     def __init__(self, before: int, width: int, norm: Norm, stride: int = 1):
         super().__init__()
-        self.norms = nn.ModuleList([make_norm(norm, before), make_norm(norm, width)])
+        self.norms = nn.ModuleList([NORMS[norm](before), NORMS[norm](width)])
         self.convolutions = nn.ModuleList(
             [
                 nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
@@ -119,13 +118,7 @@ class PlaceNorm(nn.LayerNorm):
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
 
 
-def make_norm(norm: Norm, channels: int) -> nn.Module:
-    """Make a norm of this kind over so many channels."""
-    if norm == "batch":
-        return nn.BatchNorm2d(channels)
-    if norm == "place":
-        return PlaceNorm(channels)
-    raise ArgumentError(f'norm: {norm!r} given, expected "batch" or "place"')
+NORMS: dict[Norm, type[nn.Module]] = {"batch": nn.BatchNorm2d, "place": PlaceNorm}  # each is made of channels
 
 
 def make_backbone(config: CaptionerConfig) -> nn.Module:
@@ -247,7 +240,7 @@ class ConvNetModel(Model):
         self.config = config
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
         width = config.channels * 2 ** (config.after - 1)
-        self.norm = make_norm("place", width)
+        self.norm = PlaceNorm(width)
         self.attention = GridSelfAttention(width, config.reduction) if config.attention else None
         self.dropout = nn.Dropout(config.dropout)
         self.readout = nn.Linear(self.resnet.width, target)

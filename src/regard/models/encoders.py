@@ -45,7 +45,6 @@ from regard.attention import (
     Start,
     State,
     call_records,
-    padded_index,
     split_packed,
 )
 from regard.kernels import Linear, backends, dropout, table
@@ -244,12 +243,7 @@ class Recurrence(nn.Module):
         packed, _ = split_packed(span)
         if packed is not None:
             packed = packed.to(x.device)
-            row, place = packed.queries
-            index = padded_index(packed.offsets, packed.longest)
-            lengths = packed.offsets.diff().long()
-            states = self.both(PadRows.apply(x, index, row, place), lengths)
-            unpadded: Tensor = UnpadRows.apply(states, index, row, place, lengths)
-            return unpadded
+            return packed.unpad(self.both(packed.pad_queries(x), packed.offsets.diff().long()))
         _, length = word_positions(x, span)
         lengths = length.expand(*x.shape[:-2], 1).reshape(-1)
         output: Tensor = self.both(x.reshape(-1, *x.shape[-2:]), lengths)
@@ -267,35 +261,6 @@ def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[T
         if isinstance(part, Lengths):
             return place, part.lengths.to(x.device, non_blocking=x.is_cuda)[..., None]
     return place, torch.full((1,), x.shape[-2], device=x.device)
-
-
-class PadRows(torch.autograd.Function):
-    """Pad [t d] to [b n d] with real rows that are never used, so that the gradient is a choice of rows, too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, row: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(row, place)
-        return x[index]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        row, place = ctx.saved_tensors
-        return grad[row, place], None, None, None
-
-
-class UnpadRows(torch.autograd.Function):
-    """Remove padding, [b n d] -> [t d]; gaps have no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, row: Tensor, place: Tensor, lengths: Tensor) -> Tensor:
-        ctx.save_for_backward(index, lengths)
-        return x[row, place]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        index, lengths = ctx.saved_tensors
-        real = torch.arange(index.shape[1], device=index.device) < lengths[:, None]
-        return torch.where(real[..., None], grad[index], 0.0), None, None, None, None
 
 
 class BlockEncoder(nn.Module):

@@ -93,7 +93,11 @@ class HANModel(Model):
             layer = self.sentence_layer if level == "sentences" else self.word_layer
             context: Tensor = attention(None, torch.tanh(layer(states)), states, span=Lengths(lengths))
             return context[:, 0]
-        return (pool_max if self.config.pooling == "max" else pool_mean)(states, lengths)
+        if self.config.pooling == "mean":
+            return pool_mean(states, lengths)
+        real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+        maxima = states.masked_fill(~real[..., None], -torch.inf).amax(1)
+        return maxima.masked_fill(lengths[:, None] == 0, 0)  # a row without states gets zeros
 
     def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
         """Compute a vector for each sentence; those of similar length are read together, as most are short.
@@ -184,13 +188,6 @@ class HANModel(Model):
                 },
             ),
         )
-
-
-def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-    """Take the maximum over each row's states; a row without states gets zeros."""
-    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-    maxima = states.masked_fill(~real[..., None], -torch.inf).amax(1)
-    return maxima.masked_fill(lengths[:, None] == 0, 0)
 
 
 def join_sentences(source: Documents) -> Tokens:

@@ -64,20 +64,6 @@ from regard.models.recurrent import (
 )
 
 
-def make_score(config: LuongConfig) -> Score:
-    """Make the score that has this name in the paper."""
-    size = config.size
-    match config.score:
-        case "dot":
-            return Dot()
-        case "general":
-            return General(size, size)
-        case "concat":
-            return Additive(size, size, hidden=size)
-        case "location":
-            return Location(size, config.length)
-
-
 class LuongModel(RecurrentModel):
     """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
 
@@ -96,7 +82,13 @@ class LuongModel(RecurrentModel):
             config.nonlinearity,
         )
         span = Predictive(size, config.radius) if config.span == "local-p" else None
-        self.attention = Attention(make_score(config), span=span)
+        scores: dict[str, Callable[[], Score]] = {
+            "dot": Dot,
+            "general": lambda: General(size, size),
+            "concat": lambda: Additive(size, size, hidden=size),
+            "location": lambda: Location(size, config.length),
+        }
+        self.attention = Attention(scores[config.score](), span=span)
         self.attentional = make_linear(2 * size, size, bias=False)
         self.dropout = Dropout(config.dropout)
         self.readout = make_readout(size, target, 3.0)

@@ -127,9 +127,9 @@ class RNNSearchModel(RecurrentModel):
         projected = self.cell.project(words)
         states, contexts = [], []
         for word in projected.unbind(1):
-            state, context = self.step_cell(word, state, self.attention(state[:, :1], keys)[:, 0])
+            contexts.append(self.attention(state[:, :1], keys)[:, 0])
+            state = self.step_cell(word, state, contexts[-1])
             states.append(state[:, 0])
-            contexts.append(context)
         return torch.stack(states, 1), torch.stack(contexts, 1), {}
 
     @property
@@ -179,9 +179,9 @@ class RNNSearchModel(RecurrentModel):
 
     def step_cell(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
-    ) -> tuple[Float[Tensor, "r p d"], Float[Tensor, "r dv"]]:
-        """Compute the next state, and the context that it read."""
-        return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state), context
+    ) -> Float[Tensor, "r p d"]:
+        """Compute the next state, from a context that was read."""
+        return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state)
 
     def deep_output(
         self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
@@ -197,7 +197,7 @@ class RNNSearchModel(RecurrentModel):
         """Read one word of every row."""
         words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
         context = attend_rows(self.attention, before[:, 0], state)
-        after, _ = self.step_cell(self.cell.project(words), before, context)
+        after = self.step_cell(self.cell.project(words), before, context)
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
         return self.output(self.deep_output(read[:, 0], words, context)), state

@@ -67,7 +67,11 @@ class TransformerModel(Model):
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
         shared = block_options(config) | {"depth": config.depth, "score": make_score(config), "split": config.split}
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
-        mixing = make_mixing(config)
+        mixings: dict[str, Callable[[], nn.Module]] = {
+            "convolution": lambda: Convolution(config.size, window_radius(config)),
+            "recurrence": lambda: Recurrence(config.size),
+        }
+        mixing = mixings.get(config.mixing)
         self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, mixing=mixing, **shared)
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)
         for module in self.modules():
@@ -159,13 +163,6 @@ def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
 def window_radius(config: TransformerConfig) -> int:
     """Return how many words on each side a window or a convolution reaches."""
     return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
-
-
-def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
-    """Make a factory of an encoder block's mixing layer; None for attention."""
-    if config.mixing == "convolution":
-        return lambda: Convolution(config.size, window_radius(config))
-    return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
 
 
 BOXES = {

@@ -91,7 +91,7 @@ class ModelEngine:
 
     def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
         """Read the weights in a teacher-forced pass."""
-        return extraction.word_weights(first_model(self.model), self.tokenizers, pairs, settings)
+        return [each.weights for each in self.word_attention(pairs, settings)]
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
