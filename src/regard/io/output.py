@@ -267,7 +267,7 @@ def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], N
     is_stream = out.exists() and not out.is_file()
     try:
         with contextlib.ExitStack() as stack:
-            file: Any = stack.enter_context(open(out, "wb") if is_stream else replacing(whole))
+            file: Any = stack.enter_context(open(out, "wb") if is_stream else replacing(whole))  # noqa: SIM115
             if out.suffix == ".gz" and not is_stream:
                 file = stack.enter_context(gzip.GzipFile(out.stem, "wb", fileobj=file))
             yield lambda text: write_encoded(file, text)
