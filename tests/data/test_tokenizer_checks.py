@@ -45,13 +45,6 @@ def added(i: Any, piece: Any) -> list[dict[str, Any]]:
     return [*BASE["added_tokens"], {"id": i, "content": piece, **flags}]
 
 
-def sequence(depth: int) -> dict[str, Any]:
-    part: dict[str, Any] = {"type": "NFC"}
-    for _ in range(depth):
-        part = {"type": "Sequence", "normalizers": [part]}
-    return part
-
-
 def replace(content: str, **pattern: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
 
@@ -97,7 +90,6 @@ NASTY: dict[str, Any] = {
     "a prefix that is longer than pieces": changed(BASE, model__continuing_subword_prefix="xxxxxxxxxxxxxxxxxxxx"),
     "an endless suffix": changed(BASE, model__end_of_word_suffix="x" * 10**6),
     "no unknown piece": changed(BASE, model__unk_token="nope", model__byte_fallback=False),
-    "sequences in sequences": changed(BASE, normalizer=sequence(25)),
     "a normaliser that is a list": changed(BASE, normalizer=[1]),
     "a replacement that explodes": changed(BASE, normalizer=replace("b" * 10**6)),
     "a prefix that explodes": changed(BASE, normalizer={"type": "Prepend", "prepend": "y" * 10**6}),

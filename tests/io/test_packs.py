@@ -77,22 +77,6 @@ def test_twice_the_same_name(tmp_path):
         packs.open_pack(pack)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("config.toml", "Config.toml"),
-        ("config.toml", "CONFIG.TOML"),
-        ("checkpoints/best.json", "Checkpoints/last.json"),
-        ("notes", "notes/a"),
-        ("notes/a", "Notes"),
-    ],
-)
-def test_names_that_differ_by_case_alone_or_are_file_and_folder(tmp_path, names):
-    pack = write(tmp_path / "pack", dict.fromkeys(names, b""))
-    with pytest.raises(CheckpointError, match="the same to some systems, expected other names"):
-        packs.open_pack(pack)
-
-
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
 def test_a_member_that_is_no_file(tmp_path, kind):
     link = zipfile.ZipInfo("words.txt")

@@ -192,11 +192,11 @@ def resolve_alias(name: Path) -> Path:
     """Return the cache that a name refers to, or is."""
     if not name.is_file():
         return name.resolve()
-    try:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         final = name.read_text(encoding="utf-8")[:100].strip()
-    except (OSError, UnicodeDecodeError):
-        final = ""
-    return name.with_name(final) if re.fullmatch(r"[0-9a-z]+(-[0-9a-z]+)?", final) else name
+        if re.fullmatch(r"[0-9a-z]+(-[0-9a-z]+)?", final):
+            return name.with_name(final)
+    return name
 
 
 def damage(folder: Path) -> str | None:

@@ -178,9 +178,8 @@ def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataRepo
 
 def find_empty(sample: Sample, what: str) -> list[Finding]:
     """Find rows of which one side is empty; where both are, it is a blank line."""
-    places = [
-        i for i, (one, two) in enumerate(zip(sample.firsts, sample.seconds, strict=True)) if (not one) != (not two)
-    ]
+    sides = zip(sample.firsts, sample.seconds, strict=True)
+    places = [i for i, (one, two) in enumerate(sides) if bool(one) != bool(two)]
     return report_rows("empty", f"{what} have an empty side and are dropped", places, sample)
 
 
@@ -189,8 +188,7 @@ def find_duplicates(sample: Sample, what: str) -> list[Finding]:
     if not sample.repeated or len(sample.repeated) < WORTH * sample.hashed:
         return []
     count = len(sample.repeated)
-    if sample.thinned:
-        count = round(count * sample.rows / sample.hashed)
+    count = round(count * sample.rows / sample.hashed) if sample.thinned else count
     text = f"{count:,} of {sample.rows:,} {what} repeat an earlier one, such as line {sample.repeated[0]:,}"
     return [Finding("duplicates", text, count, sample.repeated[0])]
 
@@ -233,12 +231,9 @@ def find_markup(sample: Sample, texts: Sequence[str], name: str) -> list[Finding
 
 def find_script(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
     """Find texts of another script than the rest of their side."""
-    foreign = find_foreign(texts)
-    if not foreign.lines:
-        return []
-    others, own = ", ".join(foreign.others[:3]), ", ".join(foreign.own)
-    what = f"{name}s are mostly in another script ({others}) than the rest ({own})"
-    return report_rows("script", what, foreign.lines, sample, worth=0.0)
+    own, places, others = find_foreign(texts)
+    what = f"{name}s are mostly in another script ({', '.join(others[:3])}) than the rest ({', '.join(own)})"
+    return report_rows("script", what, places, sample, worth=0.0)
 
 
 def describe_shift(shift: Shift, sample: Sample, sides: Sequence[str]) -> Finding:
@@ -301,26 +296,12 @@ LETTERS = 4  # letters of a line that can be of another script: three may be a n
 MAIN_SCRIPT = 0.2  # share of a side's letters from which a script is one of its own
 
 
-def build_table() -> UInt8[np.ndarray, " codes"]:
-    """Build the table from a code point to the number of its script, from 1; 0 for all that is no letter."""
-    table = np.zeros(0x110000, np.uint8)
-    for number, ranges in enumerate(RANGES.values(), 1):
-        for first, last in ranges:
-            table[first : last + 1] = number
-    table[[0xD7, 0xF7]] = 0  # × and ÷
-    return table
-
-
-TABLE = build_table()
-
-
-@dataclass(frozen=True)
-class ForeignLines:
-    """The lines of one side whose letters are mostly of another script than the side's own."""
-
-    own: tuple[str, ...]  # the side's own scripts, the most frequent first
-    lines: tuple[int, ...]  # from 0
-    others: tuple[str, ...]  # the scripts of these lines, the most frequent first
+# From a code point to the number of its script, from 1; 0 for all that is no letter.
+TABLE: UInt8[np.ndarray, " codes"] = np.zeros(0x110000, np.uint8)
+for script, ranges in enumerate(RANGES.values(), 1):
+    for start, end in ranges:
+        TABLE[start : end + 1] = script
+TABLE[[0xD7, 0xF7]] = 0  # × and ÷
 
 
 def scripts_of(texts: Sequence[str]) -> Int64[np.ndarray, "n scripts"]:
@@ -328,20 +309,18 @@ def scripts_of(texts: Sequence[str]) -> Int64[np.ndarray, "n scripts"]:
     counts = np.zeros((len(texts), len(RANGES)), np.int64)
     for start in range(0, len(texts), CHUNK):
         chunk = texts[start : start + CHUNK]
-        lengths = np.fromiter(map(len, chunk), np.int64, len(chunk))
-        codes = np.frombuffer("".join(chunk).encode("utf-32-le", "surrogatepass"), "<u4")
-        scripts = TABLE[codes]
-        rows = np.repeat(np.arange(len(chunk)), lengths)
+        scripts = TABLE[np.frombuffer("".join(chunk).encode("utf-32-le", "surrogatepass"), "<u4")]
+        rows = np.repeat(np.arange(len(chunk)), [*map(len, chunk)])
         letters = scripts > 0
-        cells = rows[letters] * len(RANGES) + scripts[letters] - 1
-        counts[start : start + len(chunk)] = np.bincount(cells, minlength=len(chunk) * len(RANGES)).reshape(
-            len(chunk), -1
-        )
+        np.add.at(counts, (start + rows[letters], scripts[letters] - 1), 1)
     return counts
 
 
-def find_foreign(texts: Sequence[str]) -> ForeignLines:
-    """Find the texts whose letters are mostly of a script that the others are not written in."""
+def find_foreign(texts: Sequence[str]) -> tuple[list[str], list[int], list[str]]:
+    """Find the texts, from 0, whose letters are mostly of a script that the others are not written in.
+
+    The scripts of the others come before them, and theirs after them, the most frequent first.
+    """
     counts = scripts_of(texts)
     totals = counts.sum(0)
     order = [int(i) for i in np.argsort(-totals, kind="stable") if totals[i]]
@@ -350,8 +329,8 @@ def find_foreign(texts: Sequence[str]) -> ForeignLines:
     lines = np.flatnonzero((letters >= LETTERS) & (2 * mine < letters))
     theirs = counts[lines].sum(0)
     theirs[own] = 0
-    others = [int(i) for i in np.argsort(-theirs, kind="stable") if theirs[i]]
-    return ForeignLines(tuple(SCRIPTS[i] for i in own), tuple(lines.tolist()), tuple(SCRIPTS[i] for i in others))
+    others = [SCRIPTS[i] for i in np.argsort(-theirs, kind="stable") if theirs[i]]
+    return [SCRIPTS[i] for i in own], lines.tolist(), others
 
 
 # ---- shifts: from some line on, one side stands a line, or a few, beside its translation
@@ -379,15 +358,12 @@ def find_shift(
         return None
     places = np.arange(count) if lines is None else np.asarray(lines, np.int64)
     agreement = Agreement(sources, targets, places)
-    best: Shift | None = None
     at_home, _ = agreement.at(0)
-    for by in range(-FARTHEST, FARTHEST + 1):
-        if by:
-            there, valid = agreement.at(by)
-            shift = find_stretch((there - at_home)[valid], np.flatnonzero(valid), by)
-            if shift is not None and (best is None or shift.evidence > best.evidence):
-                best = shift
-    return best
+    shifts = []
+    for by in (*range(-FARTHEST, 0), *range(1, FARTHEST + 1)):
+        there, valid = agreement.at(by)
+        shifts.append(find_stretch((there - at_home)[valid], np.flatnonzero(valid), by))
+    return max(filter(None, shifts), key=lambda shift: shift.evidence, default=None)
 
 
 def find_stretch(gains: Float64[np.ndarray, " m"], places: Int64[np.ndarray, " m"], by: int) -> Shift | None:

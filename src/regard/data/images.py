@@ -195,20 +195,6 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
             yield f"{split}-{i:06d}", cast(PicturedExample, example)
 
 
-def generate_pictures(data: DataSettings, side: int) -> Iterator[Picture]:
-    """Generate the pixels of drawn scenes."""
-    for name, example in generate_examples(data, side):
-        yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
-
-
-def generate_rows(data: DataSettings) -> Album:
-    """Generate the captions of drawn scenes, or the answers to their questions."""
-    rows = Album()
-    for name, example in generate_examples(data, data.image_size):
-        (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
-    return rows
-
-
 # ---- of a trained run
 
 
@@ -266,8 +252,11 @@ def prepare_images(
     if data.builtin:
         check_scenes(data, task, labelled)
         source: object = [*identify_builtin(data), data.held_out, data.held_out_most]
-
-        pixels = cache_pixels(home, source, side, lambda: generate_pictures(data, side), say)
+        drawn = (
+            Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
+            for name, example in generate_examples(data, side)
+        )
+        pixels = cache_pixels(home, source, side, lambda: drawn, say)
     else:
         corpus = read_album(data, task, labelled)
         used = [row.picture for row in (*corpus.train, *corpus.valid)]
@@ -290,7 +279,9 @@ def prepare_images(
         return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
-        rows = generate_rows(data) if data.builtin else corpus
+        rows = Album() if data.builtin else corpus
+        for name, example in generate_examples(data, data.image_size) if data.builtin else ():
+            (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
         built = encode_album(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
@@ -406,12 +397,9 @@ def summarise(rows: Album, counts: Mapping[str, int], data: DataSettings, labels
     text = f"{counts['pairs']:,} pictures"
     text += f" with {labels:,} labels" if labels else f" with {counts['train_texts']:,} captions"
     reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}
-    dropped = [
-        f"{total:,} {words}"
-        for name, words in reasons.items()
-        if (total := counts.get(name, 0) + counts.get(f"valid_{name}", 0))
-    ]
-    if dropped:
+    totals = {name: counts.get(name, 0) + counts.get(f"valid_{name}", 0) for name in reasons}
+    if any(totals.values()):
+        dropped = (f"{total:,} {reasons[name]}" for name, total in totals.items() if total)
         text += f"; dropped {', '.join(dropped)}"
     if not counts["valid"]:
         return f"{text}; none for validation"

@@ -85,10 +85,7 @@ def file_language(path: str | None) -> str | None:
 
 def tag_language(tag: str | None) -> str | None:
     """Return the language that a tag such as <2de> or >>deu<< names."""
-    if tag is None:
-        return None
-    letters = tag.strip("<>").removeprefix("2")
-    return letters or None
+    return (tag or "").strip("<>").removeprefix("2") or None
 
 
 # ---- pieces of languages
@@ -108,11 +105,8 @@ def choose_languages(
     flag, or the field, that it was given with.
     """
     reads, writes = tokenizers.source, tokenizers.target
-    around = {
-        "before": reads.pieces(reads.before),
-        "after": reads.pieces(reads.after),
-        "first": writes.pieces(writes.before),
-    }
+    around = {"before": reads.pieces(reads.before), "after": reads.pieces(reads.after)}
+    around["first"] = writes.pieces(writes.before)
     if source is not None:
         piece = find_piece(reads, source, OWN, flags[0])
         around["before"] = replace_language(reads, around["before"], piece, OWN)
@@ -166,8 +160,7 @@ def split_piece(piece: str) -> tuple[str, str]:
 def replace_language(tokenizer: Tokenizer, pieces: Sequence[str], piece: str, forms: Sequence[str]) -> list[str]:
     """Put a language's piece in the place of the one before, or first of all."""
     languages = known_languages(tokenizer)
-    others = [each for each in pieces if each not in languages or split_piece(each)[0] not in forms]
-    return [piece, *others]
+    return [piece, *(each for each in pieces if each not in languages or split_piece(each)[0] not in forms)]
 
 
 # ---- profiles
@@ -276,12 +269,11 @@ def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
     """Merge the profiles of a language that several runs have: the mean of their shares."""
     if len(profiles) == 1:
         return profiles[0]
-    trigrams, letters = dict[str, float](), dict[str, float]()
+    tables = dict[str, float](), dict[str, float]()
     for profile in profiles:
-        for total, table in ((trigrams, profile.trigrams), (letters, profile.letters)):
-            for key, share in table.items():
-                total[key] = total.get(key, 0.0) + share / len(profiles)
-    return LanguageProfile(trigrams, letters)
+        for total, table in zip(tables, (profile.trigrams, profile.letters), strict=True):
+            total |= {key: total.get(key, 0.0) + share / len(profiles) for key, share in table.items()}
+    return LanguageProfile(*tables)
 
 
 def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[tuple[str, float]]:
@@ -296,11 +288,8 @@ def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[
     top = max(logs.values())
     weights = {language: math.exp(log - top) for language, log in logs.items()}
     total = sum(weights.values())
-    found = [
-        (language, 100 * weight / total * profiles[language].familiarity(trigrams))
-        for language, weight in weights.items()
-    ]
-    return sorted(found, key=lambda pair: -logs[pair[0]])
+    ranked = sorted(logs, key=lambda language: -logs[language])
+    return [(each, 100 * weights[each] / total * profiles[each].familiarity(trigrams)) for each in ranked]
 
 
 # ---- of a run

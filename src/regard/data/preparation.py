@@ -168,14 +168,10 @@ class CorpusReader:
         """Return the reasons why a row may be dropped, by the name of its count."""
         return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
 
-    def plain_rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Yield source and target of every row of a corpus; a message may follow at its end."""
-        return pairs(corpus, labelled=self.labelled, say=self.remarks.append)
-
-    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+    def rows(self, corpus: CorpusSettings, linked: bool = True) -> Iterator[Pair]:
         """Yield every row; its links, where there are some, are still text, but checked, and left out if wrong."""
-        if not self.linked:
-            yield from self.plain_rows(corpus)
+        if not self.linked or not linked:
+            yield from pairs(corpus, labelled=self.labelled, say=self.remarks.append)
             return
         slips = Slips(str(corpus.alignment or corpus.file))
         for number, (source, target, text) in enumerate(read_linked(corpus, self.remarks.append), 1):
@@ -217,7 +213,7 @@ class CorpusReader:
         survey, characters, mask = FirstPass(), 0, 0
         # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know half.
         smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
-        for source, target in itertools.chain.from_iterable(map(self.plain_rows, training)):
+        for source, target in itertools.chain.from_iterable(self.rows(corpus, linked=False) for corpus in training):
             survey.pairs += 1
             if not source or not target:
                 survey.blank += 1
@@ -357,29 +353,24 @@ def prepare_rows(reader: CorpusReader, say: Say, tokenizers: Tokenizers | None) 
     for remark in manifest.get("remarks", ()):
         say(remark)
     say(reader.summary(manifest["counts"], manifest) + ", from the cache" * was_there)
+    # How often the pairs of each corpus occur in an epoch: earlier ones fill their share of it.
+    new = [corpus.weight for corpus in reader.training] or [1.0]
+    earlier = [corpus.weight for corpus in reader.earlier]
+    sizes = np.diff([*manifest["starts"], manifest["counts"]["pairs"]])
+    share, total = data.rehearsal / (1 - data.rehearsal), float(np.dot(new, sizes[: len(new)]))
+    scale = share * total / max(1.0, float(np.dot(earlier, sizes[len(new) :])))
     return Prepared(
         tokenizers=Tokenizers.load(folder / "tokenizer.json").surround(**settings.around),
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
         valid_pairs=[(source, target) for source, target in cache.read_texts(folder)],
-        weights=weigh_corpora(reader, manifest["starts"], manifest["counts"]["pairs"]),
+        weights=(*new, *(scale * weight for weight in earlier)),
         hash=folder.name,
         counts=manifest["counts"],
         labels=tuple(manifest.get("labels", ())),
         words=read_words(folder),
         target_words=read_words(folder, TARGET_WORDS),
     )
-
-
-def weigh_corpora(reader: CorpusReader, starts: Sequence[int], pairs: int) -> tuple[float, ...]:
-    """Return how often the pairs of each corpus occur in an epoch; earlier ones fill their share of it."""
-    new = [corpus.weight for corpus in reader.training] or [1.0]
-    earlier = [corpus.weight for corpus in reader.earlier]
-    sizes = np.diff([*starts, pairs])
-    share = reader.data.rehearsal / (1 - reader.data.rehearsal)
-    total = float(np.dot(new, sizes[: len(new)]))
-    scale = share * total / max(1.0, float(np.dot(earlier, sizes[len(new) :])))
-    return (*new, *(scale * weight for weight in earlier))
 
 
 def cached_valid_pairs(
@@ -440,7 +431,7 @@ def contents_of_links(reader: CorpusReader) -> list[str]:
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
     """Return the hashes of a corpus' files, and how they are read."""
-    hashes = [content(path) for path in corpus.files]
+    hashes = [*map(content, corpus.files)]
     encodings = {encoding_of(path) for path in corpus.files} - {None}  # caches of UTF-8 keep their names
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag, *sorted(map(str, encodings))]
 
@@ -468,9 +459,14 @@ def build(folder: Path, reader: CorpusReader, tokenizers: Tokenizers | None) -> 
         for corpus in training:
             starts.append(train.writer.count)
             for chunk in chunks(reader.rows(corpus)):
-                train_rows, held_out = (
-                    split_held_out(chunk, survey.cutoff, hashes, lowercase) if hold_out else (chunk, [])
-                )
+                train_rows, held_out = list[Pair](), list[Pair]()
+                for row in chunk:
+                    h = hash_of(row[0], row[1], lowercase) if hold_out and row[0] and row[1] else None
+                    if h is None or h > survey.cutoff:
+                        train_rows.append(row)
+                    elif h not in hashes:
+                        hashes.add(h)
+                        held_out.append(row)
                 train.take(train_rows, corpus.tag)
                 valid.take(held_out, corpus.tag)
                 train.counts["repeated"] += len(chunk) - len(train_rows) - len(held_out)
@@ -525,19 +521,6 @@ class SplitWriter:
         self.target_words.add(row[1] for row in encoded.texts)
         if len(self.texts) < TEXTS:
             self.texts = [*self.texts, *(row[:2] for row in encoded.texts)][:TEXTS]
-
-
-def split_held_out(rows: list[Pair], cutoff: int, hashes: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
-    """Split pairs into those to train on, and those held out that were not seen before."""
-    training, held_out = list[Pair](), list[Pair]()
-    for row in rows:
-        h = hash_of(row[0], row[1], lowercase) if row[0] and row[1] else cutoff + 1
-        if h > cutoff:
-            training.append(row)
-        elif h not in hashes:
-            hashes.add(h)
-            held_out.append(row)
-    return training, held_out
 
 
 def count_rows(train: SplitWriter, valid: SplitWriter, hold_out: bool) -> dict[str, int]:

@@ -58,7 +58,14 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
             raise DataError(
                 f"{path}: the special pieces {', '.join(special_pieces.SPECIAL)} have other ids than 0 to 3, or none"
             )
-        content = number_as(ids, tags)
+        parts, numbering = tokenizer_checks.NUMBERING
+        vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
+        tagged = sorted(tags, key=ids.__getitem__)
+        theirs = [piece for piece in ids if piece.startswith("<their-")]  # special in a folder, and others here
+        added = [special_pieces.describe(ids[piece], piece, special=True) for piece in special_pieces.SPECIAL]
+        added += [special_pieces.describe(ids[tag], tag, special=False) for tag in tagged]
+        added += [special_pieces.describe(ids[piece], piece, special=True) for piece in theirs]
+        content = {**parts, "added_tokens": added, "model": {**numbering, "vocab": vocabulary}}
         tokenizer_checks.check_vocabulary(content, str(path))
     by_type = {  # scores as the shortest decimals that are the same in single precision
         kind: {piece: float(str(np.float32(score))) for piece, score, own in model.pieces if own == kind}
@@ -83,17 +90,6 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
 def is_code(tag: str) -> bool:
     """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
     return tag.startswith(">>") and tag.endswith("<<")
-
-
-def number_as(ids: Mapping[str, int], tags: Collection[str]) -> dict[str, Any]:
-    """Return a tokenizer.json with a numbering alone."""
-    parts, model = tokenizer_checks.NUMBERING
-    vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
-    added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(special_pieces.SPECIAL)]
-    added += [special_pieces.describe(ids[tag], tag, special=False) for tag in sorted(tags, key=ids.__getitem__)]
-    theirs = [piece for piece in ids if piece.startswith("<their-")]  # special pieces of a folder that are others here
-    added += [special_pieces.describe(ids[piece], piece, special=True) for piece in theirs]
-    return {**parts, "added_tokens": added, "model": {**model, "vocab": vocabulary}}
 
 
 def number_pieces(model: "ModelFile", place: str) -> dict[str, Any]:
@@ -270,13 +266,8 @@ class SentencePiece:
         return model_of(self.section, self.vocabulary, words)
 
 
-def replace_byte(error: UnicodeError) -> tuple[str, int]:
-    """Replace one byte that is no text, and go on behind it."""
-    assert isinstance(error, UnicodeDecodeError)
-    return "\ufffd", error.start + 1
-
-
-codecs.register_error("regard.each_byte", replace_byte)
+# One byte that is no text is replaced, and what is behind it is read on.
+codecs.register_error("regard.each_byte", lambda error: ("\ufffd", error.start + 1))  # type: ignore[attr-defined]
 
 
 # ---- model files
@@ -405,9 +396,8 @@ def list_pieces(section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> di
 
     Pieces that the vocabulary does not have come last.
     """
-    pieces = {piece: (float(score), NORMAL) for piece, score in section["pieces"].items()}
-    pieces |= {piece: (float(score), FIXED) for piece, score in section["fixed"].items()}
-    pieces |= {piece: (float(score), UNUSED) for piece, score in section["unused"].items()}
+    tables = {"pieces": NORMAL, "fixed": FIXED, "unused": UNUSED}
+    pieces = {piece: (float(score), kind) for key, kind in tables.items() for piece, score in section[key].items()}
     pieces |= dict.fromkeys(section["control"], (0.0, CONTROL))
     pieces |= dict.fromkeys(BYTES if section["bytes"] else (), (0.0, BYTE))
     ordered = sorted(pieces, key=lambda piece: vocabulary.get(piece, math.inf))

@@ -20,7 +20,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, SupportsInt
@@ -157,11 +157,14 @@ class Tokenizer:
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts with the library, on several threads."""
-        ids: list[list[int]] = []
-        for part in portions(texts):
-            cleaned = [clean_text(text) for text in part]
-            encoded = call_library(REFUSED, self.library.encode_batch_fast, cleaned, add_special_tokens=False)
-            ids += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
+        ids, part, characters = list[list[int]](), list[str](), 0
+        for end, text in enumerate(texts, 1):
+            part.append(clean_text(text))
+            characters += len(text)
+            if characters >= TOGETHER or end == len(texts):
+                encoded = call_library(REFUSED, self.library.encode_batch_fast, part, add_special_tokens=False)
+                ids += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
+                part, characters = [], 0
         return ids
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
@@ -279,16 +282,6 @@ def clean_text(text: str) -> str:
     return text
 
 
-def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Group texts into parts of TOGETHER characters or a little more, none of which is empty."""
-    start = characters = 0
-    for end, text in enumerate(texts, 1):
-        characters += len(text)
-        if characters >= TOGETHER or end == len(texts):
-            yield texts[start:end]
-            start, characters = end, 0
-
-
 def kind_of(model: dict[str, Any]) -> str:
     """Name the model of a tokenizer.json in Regard's words."""
     kind = str(model.get("type", "BPE"))
@@ -393,25 +386,19 @@ def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **
         raise DataError(f"{problem}: {visible(message[:200])}") from None
 
 
+# The library's threads do not survive in a forked child, which encodes on one thread: without this the library warns on
+# every fork, and a child that encodes a batch could wait for ever.
+PARALLEL = "TOKENIZERS_PARALLELISM"
+before_fork: list[str | None] = []  # what it is while processes are forked
+
+
 def quiet_fork() -> None:
-    """Let processes fork: the library's threads do not survive in a child, which encodes on one thread.
-
-    Without this the library warns on every fork, and a child that encodes a batch could wait for ever.
-    """
-    name = "TOKENIZERS_PARALLELISM"
-    ours: list[bool] = []
-
-    def before() -> None:
-        ours.append(name not in os.environ)
-        if ours[-1]:
-            os.environ[name] = "false"
-
-    def after() -> None:
-        if ours.pop():
-            os.environ.pop(name, None)
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=after)
+    """Keep the library from threads in the child, unless a person has decided."""
+    before_fork.append(os.environ.get(PARALLEL))
+    os.environ.setdefault(PARALLEL, "false")
 
 
-quiet_fork()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=quiet_fork, after_in_parent=lambda: before_fork.pop() is None and os.environ.pop(PARALLEL, None)
+    )

@@ -28,7 +28,6 @@ MAX_BYTES = 64 * 2**20  # bytes of a tokenizer.json
 PIECE = 2**16  # characters of a piece
 ADDED = 10_000  # pieces that are looked for in every text
 PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
-DEEP = 16  # of parts in parts
 TEXT = 4096  # characters of a pattern, or of what is put in its place
 GROWTH = 4096  # times that a text may become longer
 LARGEST_SCORE = 2.0**64
@@ -117,42 +116,40 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
     whole = isinstance(merges, list) and all(
-        isinstance(merge, list) and len(merge) == 2 and all(isinstance(each, str) for each in merge) for merge in merges
+        isinstance(merge, list) and [*map(type, merge)] == [str, str] for merge in merges
     )
-    return whole and flags_off(content) and any(parts == own and model == kind for own, kind in forms())
+    return whole and flags_off(content) and (parts, model) in forms()
 
 
 def flags_off(content: Mapping[str, Any]) -> bool:
     """Return whether added tokens are taken as they are, with nothing around them; added words are special ones."""
     return all(
-        set(token) == FLAGS
+        set(token) == {"id", "content", "single_word", "special", *OFF}
         and not any(token[key] for key in OFF)
         and token["single_word"] in (False, token["special"] is True)
         for token in content.get("added_tokens") or []
     )
 
 
-FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
 OFF = ("lstrip", "rstrip", "normalized")
 
 
 @cache
 def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the parts and the model options of every kind: everything but the pieces."""
-    variants = []
-    pieces = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
-    pieces = {key: value for key, value in pieces.items() if key not in ("vocab", "merges")}
+    bpe = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
+    pieces = {key: value for key, value in bpe.items() if key not in ("vocab", "merges")}
     unigram = {"type": "Unigram", "unk_id": 3, "byte_fallback": True}
-    for lowercase in (False, True):
-        for before, after, model in (
-            (mark_words(cut=True), unmark_words(prepended=True), pieces),
-            (mark_words(cut=True), unmark_words(prepended=True), unigram),
-            (mark_words(cut=False), unmark_words(prepended=False), pieces),
-            (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
-        ):
-            parts = describe_parts(normalise(lowercase), before, after)
-            variants.append(({k: v for k, v in parts.items() if k not in ("model", "added_tokens")}, model))
-    return variants
+    kinds: list[tuple[Any, Any, dict[str, Any]]] = [
+        (mark_words(cut=True), unmark_words(prepended=True), pieces),
+        (mark_words(cut=True), unmark_words(prepended=True), unigram),
+        (mark_words(cut=False), unmark_words(prepended=False), pieces),
+        (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
+    ]
+    variants = [(describe_parts(normalise(low), *parts), model) for low in (False, True) for *parts, model in kinds]
+    return [
+        ({k: v for k, v in parts.items() if k not in ("model", "added_tokens")}, model) for parts, model in variants
+    ]
 
 
 # ---- SentencePiece's form
@@ -186,7 +183,11 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     for key in FLAGS_OF_SENTENCEPIECE:
         expect(key, isinstance(section[key], bool), "true or false")
     for key in ("pieces", "fixed", "unused"):
-        expect(key, is_scored(section[key]), f"pieces of 1 to {LONGEST_PIECE:,} characters, each with a score")
+        scored = isinstance(section[key], dict) and all(
+            piece and is_text(piece, LONGEST_PIECE) and type(score) in (int, float) and abs(score) < LARGEST_SCORE
+            for piece, score in section[key].items()  # nor is a score NaN
+        )
+        expect(key, scored, f"pieces of 1 to {LONGEST_PIECE:,} characters, each with a score")
     expect("unknown", is_text(section["unknown"], 64), "at most 64 characters")
     control = section["control"]
     expect("control", isinstance(control, list) and all(is_text(each, PIECE) for each in control), "a list of pieces")
@@ -197,17 +198,6 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     model = {key: value for key, value in content["model"].items() if key != "vocab"}
     if (rest, model) != NUMBERING or not flags_off(content):
         raise DataError(f"{place}: its parts beside regard.sentencepiece are not the numbering that stands there")
-
-
-def is_scored(table: Any) -> bool:
-    """Return whether pieces have scores, and both could be of a model."""
-    return isinstance(table, dict) and all(
-        len(piece) > 0
-        and is_text(piece, LONGEST_PIECE)
-        and type(score) in (int, float)
-        and abs(score) < LARGEST_SCORE  # nor is it NaN
-        for piece, score in table.items()
-    )
 
 
 def is_text(value: Any, longest: int) -> bool:
@@ -243,36 +233,35 @@ def check_parts(content: Mapping[str, Any], place: str) -> None:
         raise DataError(
             f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
         )
-    growth = 1.0
-    for count, (key, part) in enumerate(components(content, place), 1):
-        if count > PARTS:
-            raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
+    growth, parts = 1.0, list_parts(content)
+    if len(parts) > PARTS:
+        raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
+    for key, part in parts:
         growth *= growth_of(part, place)
         if growth > GROWTH:
             raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
 
 
-def components(content: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def list_parts(content: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """List the normalisers, pre-tokenizers and decoders, parts of parts too, each with the key that it stands under."""
-    waiting = [(key, content.get(key), 0) for key in ("decoder", "pre_tokenizer", "normalizer")]  # the next one last
-    while waiting:
-        key, part, depth = waiting.pop()
-        if depth > DEEP:
-            raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
-        if isinstance(part, dict):
-            yield key, part
-            for value in reversed(part.values()):
-                value = [value] if isinstance(value, dict) and "type" in value else value
-                waiting += [(key, each, depth + 1) for each in reversed(value if isinstance(value, list) else [])]
+
+    def parts_of(value: Any) -> Iterator[dict[str, Any]]:  # no deeper than JSON is read
+        if isinstance(value, dict):
+            yield value
+            value = [each for key, each in value.items() if key != "pattern"]
+        for each in value if isinstance(value, list) else ():
+            yield from parts_of(each)
+
+    keys = ("normalizer", "pre_tokenizer", "decoder")
+    return [(key, part) for key in keys for part in parts_of(content.get(key))]
 
 
 def growth_of(part: Mapping[str, Any], place: str) -> float:
     """Bound how many times longer a part can make a text."""
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind == "Precompiled":
-        return longest_text(
-            decode_charsmap(part.get("precompiled_charsmap") or "", f"{place}: its precompiled_charsmap")
-        )
+        table = decode_charsmap(part.get("precompiled_charsmap") or "", f"{place}: its precompiled_charsmap")
+        return longest_text(table)
     for text in (*part.values(), *(pattern.values() if isinstance(pattern, dict) else ())):
         if isinstance(text, str) and len(text) > TEXT:
             raise DataError(
@@ -302,7 +291,11 @@ def longest_text(table: bytes) -> float:
 @cache
 def trial(tokenizer: str) -> str | None:
     """Load and use a tokenizer.json in a process of its own; describe what is wrong with it, or return None."""
-    request = {"tokenizer": tokenizer, "texts": [*PROBES, *probes(json.loads(tokenizer))]}
+    # What may be hard for its patterns: their own characters, again and again.
+    patterns = [part.get("pattern") for _, part in list_parts(json.loads(tokenizer))]
+    texts = [str(text) for pattern in patterns if isinstance(pattern, dict) for text in pattern.values()]
+    signs = [*dict.fromkeys("".join(texts))][:50]
+    request = {"tokenizer": tokenizer, "texts": [*PROBES, *(sign * 200 + end for sign in signs for end in ("", "\n!"))]}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
     try:
@@ -320,18 +313,7 @@ def trial(tokenizer: str) -> str | None:
         return f"cannot start a process to test it: {error.strerror}"
     if process.returncode == 0:
         return None
-    messages = process.stderr.decode(errors="replace").strip().splitlines()
     if process.returncode < 0:
         return "it crashes, or takes more memory or time than any tokenizer needs"
-    reason = messages[-1] if messages else "it fails"
+    reason = (process.stderr.decode(errors="replace").strip().splitlines() or ["it fails"])[-1]
     return visible(reason.removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ")[:200])
-
-
-def probes(content: Mapping[str, Any]) -> list[str]:
-    """Return texts that may be hard for a tokenizer's patterns: their own characters, again and again."""
-    signs = dict[str, None]()
-    for _, part in components(content, ""):
-        pattern = part.get("pattern")
-        for text in pattern.values() if isinstance(pattern, dict) else ():
-            signs |= dict.fromkeys(str(text))
-    return [text for sign in [*signs][:50] for text in (sign * 200, sign * 200 + "\n!")]

@@ -82,14 +82,14 @@ def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
     """Remove temporary files, of these names or any, that killed processes left; spare those of running processes."""
     name_set = None if names is None else set(names)
     try:
-        entries = [each for each in os.scandir(folder) if each.name.startswith(".")]
+        entries = os.listdir(folder)
     except OSError:
         return
     for each in entries:
-        match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each.name)
+        match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each)
         if match and (name_set is None or match[1] in name_set):
             with contextlib.suppress(OSError):  # another process may have removed it
-                remove_if_left(Path(each.path))
+                remove_if_left(folder / each)
 
 
 def remove_if_left(path: Path) -> None:

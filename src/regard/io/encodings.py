@@ -5,6 +5,7 @@ spell are letters that are common in a language that is written so. It is told t
 """
 
 import codecs
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -19,6 +20,10 @@ ODD = {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", 
 TABLES = read_facts("regard.io", "encodings.toml")
 HIGH = 0.4  # share of bytes above ASCII from which letters are those of another script
 LIKELY = 0.8  # share of them that have to be frequent letters
+MARKS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 
 
 class EncodedFile(str):
@@ -85,10 +90,9 @@ def hint(raw: bytes) -> str:
 
 def guess_encoding(raw: bytes) -> Guess | None:
     """Guess the encoding of a text that is not UTF-8; None where nothing is likely."""
-    if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return Guess("utf-32", "UTF-32")
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return Guess("utf-16", "UTF-16")
+    for name, marks in MARKS.items():
+        if raw.startswith(marks):
+            return Guess(name.lower(), name)
     if b"\0" in raw:  # in UTF-16 those of Latin letters and spaces are every second one
         even, odd = raw[::2].count(0), raw[1::2].count(0)
         if max(even, odd) < max(2, 0.02 * len(raw)) or min(even, odd) > 0.05 * max(even, odd):
@@ -104,66 +108,43 @@ def guess_encoding(raw: bytes) -> Guess | None:
 
 def guess_east_asian(raw: bytes) -> Guess | None:
     """Guess an encoding of two bytes and more: valid, and its characters are those that texts have."""
-    best: tuple[float, Guess] | None = None
-    for encoding, name in TABLES["east_asian"].items():
-        text = decode_part(raw, encoding)
-        if text is None:
-            continue
-        letters = [each for each in text if ord(each) > 127]
-        share = share_of(letters, encoding)
-        # Two bytes of a Western text that make one character stand between Latin letters.
-        inside = sum(a.isascii() and a.isalpha() for a, b in itertools.pairwise(text) if ord(b) > 127)
-        if share >= LIKELY and inside <= 0.3 * len(letters) and (best is None or share > best[0]):
-            best = share, Guess(encoding, name)
-    return None if best is None else best[1]
-
-
-def decode_part(raw: bytes, encoding: str) -> str | None:
-    """Decode bytes that may end within a character; None where they are not of the encoding."""
-    for cut in range(4):
-        try:
-            return raw[: len(raw) - cut].decode(encoding)
-        except UnicodeDecodeError as error:
-            if error.start < len(raw) - 4:
-                return None
-    return None
+    shares = {}
+    for encoding in TABLES["east_asian"]:
+        with contextlib.suppress(UnicodeDecodeError):
+            text = codecs.getincrementaldecoder(encoding)().decode(raw)  # it may end within a character
+            # Two bytes of a Western text that make one character stand between Latin letters.
+            inside = sum(a.isascii() and a.isalpha() for a, b in itertools.pairwise(text) if ord(b) > 127)
+            letters = [each for each in text if ord(each) > 127]
+            shares[encoding] = share_of(letters, encoding) if inside <= 0.3 * len(letters) else 0.0
+    best = max(shares, key=shares.__getitem__, default="")
+    return Guess(best, TABLES["east_asian"][best]) if shares.get(best, 0.0) >= LIKELY else None
 
 
 def share_of(letters: list[str], encoding: str) -> float:
     """Return the share of characters that are frequent in the language of an encoding."""
-    if not letters:
-        return 0.0
     kana = sum("\u3041" <= each <= "\u30ff" for each in letters)
-    marks = sum(each in "、。「」！？，：；（）・ー…“”《》" for each in letters)
+    frequent = sum(each in "、。「」！？，：；（）・ー…“”《》" for each in letters)
+    if encoding != "euc_kr" and (kana >= 0.2 * len(letters)) != (encoding in ("shift_jis", "euc_jp")):
+        return 0.0
     if encoding in ("shift_jis", "euc_jp"):
-        han = sum("\u4e00" <= each <= "\u9fff" for each in letters)
-        return (kana + han + marks) / len(letters) if kana >= 0.2 * len(letters) else 0.0
-    if encoding == "euc_kr":
-        return (sum("\uac00" <= each <= "\ud7a3" for each in letters) + marks) / len(letters)
-    # The first plane of GB 2312 and of Big5 has the frequent characters, in the order of their sounds or strokes.
-    code = "gb2312" if encoding == "gb18030" else "big5"
-    low, high = (0xB0, 0xD7) if code == "gb2312" else (0xA4, 0xC6)
-    frequent = 0
-    for each in letters:
-        raw = each.encode(code, "ignore")
-        frequent += len(raw) == 2 and low <= raw[0] <= high
-    return (frequent + marks) / len(letters) if kana < 0.2 * len(letters) else 0.0
+        frequent += kana + sum("\u4e00" <= each <= "\u9fff" for each in letters)
+    elif encoding == "euc_kr":
+        frequent += sum("\uac00" <= each <= "\ud7a3" for each in letters)
+    else:  # the first plane of GB 2312 and of Big5 has the frequent characters
+        code, low, high = ("gb2312", b"\xb0", b"\xd7") if encoding == "gb18030" else ("big5", b"\xa4", b"\xc6")
+        frequent += sum(low <= each.encode(code, "ignore")[:1] <= high for each in letters)
+    return frequent / max(1, len(letters))
 
 
 def guess_single(raw: bytes, high: int) -> Guess | None:
     """Guess an encoding of one byte per character by its frequent letters, in lower case where there is a case."""
     letters = high + sum(chr(byte).isalpha() for byte in raw if byte < 128)
     if high >= HIGH * letters and high >= 4:
-        scores = {}
-        for encoding, (_, frequent) in TABLES["single"].items():
-            text = raw.decode(encoding, "replace")
-            others = [each for each in text if ord(each) > 127]
-            scores[encoding] = sum(each in frequent for each in others) / len(others)
-        if any(byte > 0xFA or 0xC0 <= byte <= 0xDF for byte in raw):  # no letters of Hebrew
-            scores["cp1255"] = 0.0
-        else:
-            scores["cp1255"] += 0.01
-        best = max(scores, key=lambda encoding: scores[encoding])
+        scores = {encoding: share_in(raw, encoding, often) for encoding, (_, often) in TABLES["single"].items()}
+        # Of two that are equal Hebrew, unless there are bytes that are no letters of it.
+        strange = any(byte > 0xFA or 0xC0 <= byte <= 0xDF for byte in raw)
+        scores["cp1255"] = 0.0 if strange else scores["cp1255"] + 0.01
+        best = max(scores, key=scores.__getitem__)
         if scores[best] >= LIKELY:
             return Guess(best, TABLES["single"][best][0])
     western = share_in(raw, "cp1252", TABLES["western"])

@@ -36,11 +36,9 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
     What is there is a file, and so is "-", standard input; what has white space in it is a text. A single word that is
     no file may be the name of one, mistyped: it is refused, unless the person says that it is a text (`--text`).
     """
-    if as_text:
-        return GivenText(argument)
-    if is_there(argument):
+    if not as_text and is_there(argument):
         return argument
-    if is_clearly_text(argument):
+    if as_text or is_clearly_text(argument):
         return GivenText(argument)
     raise CommandError(f"{argument}: no such file; if it is a text, add --text")
 

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 from regard.errors import CommandError, DataError
 from regard.io.encodings import encoding_of, hint, transcode
@@ -43,19 +43,12 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
 
 Say = Callable[[str], None]
+Stream = io.BufferedIOBase  # `io.UnsupportedOperation` for its number says that all of it is there
 CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
 CHUNK_CUDA = 16 * CHUNK
 CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
 STANDARD = "-"
 TEXT = "the text"  # a GivenText, in messages
-
-
-@runtime_checkable
-class Stream(Protocol):
-    """A source of bytes; `io.UnsupportedOperation` for its number says that they are all there."""
-
-    def read1(self, size: int = ..., /) -> bytes: ...
-    def fileno(self) -> int: ...
 
 
 class GivenText(str):
@@ -109,7 +102,7 @@ def read_lines(
             lines: list[str] = []
             for part in ends:
                 number += 1
-                raw = append_limited(begun, part) if begun else part
+                raw = begun + part[: KEPT - len(begun)] if begun else part
                 try:
                     text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number, block, odd)
                 except DataError:
@@ -119,7 +112,8 @@ def read_lines(
                     cut, first_cut = cut + 1, first_cut or number
                 lines.append(text)
                 begun, length = bytearray(), 0
-            begun, length = append_limited(begun, rest), length + len(rest)
+            begun += rest[: KEPT - len(begun)]
+            length += len(rest)
             yield lines
             if nul >= 0:
                 check_utf16(begun, f"{name}, line {number + 1:,}", number + 1)
@@ -142,12 +136,6 @@ def read_lines(
     elif cut:
         cuts = f"lines have more than {MAX_LINE_CHARACTERS:,} characters and were truncated"
         say(f"{name}: {cut:,} {cuts}; the first is line {first_cut:,}")
-
-
-def append_limited(begun: bytearray, more: bytes) -> bytearray:
-    """Append what follows of a line, up to KEPT bytes."""
-    begun += more[: KEPT - len(begun)]
-    return begun
 
 
 @dataclass

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from regard.errors import CommandError, DataError
 from regard.io.disk import replacing
@@ -35,24 +35,8 @@ SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be
 SHOWN = 30  # characters of what is no link, in a message
 
 
-@runtime_checkable
-class TextOutput(Protocol):
-    """An output, as far as it is written."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def log_prob(self) -> float: ...
-    @property
-    def tokens(self) -> tuple[str, ...]: ...
-    @property
-    def finished(self) -> bool: ...
-    @property
-    def alignment(self) -> tuple[tuple[int, int], ...] | None: ...
-    @property
-    def untranslated(self) -> tuple[tuple[int, int], ...] | None: ...
+TextOutput = Any  # an output of a search (`regard.decoding`, a layer above)
+LabelOutput = Any  # a label with its probabilities (`regard.tasks`)
 
 
 @dataclass(frozen=True)
@@ -72,8 +56,7 @@ class OutputFormat:
     def lines(self, i: int, source: str, outputs: Sequence[TextOutput]) -> str:
         """Format the outputs for source number i (from 0), ends of lines included."""
         if self.as_json:
-            whole = {"source": source, "translations": [as_json_object(output) for output in outputs]}
-            return json_line(whole)
+            return json_line({"source": source, "translations": [*map(as_json_object, outputs)]})
         if not self.nbest:
             return self.line(outputs[0], "\t") + "\n"
         return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
@@ -151,18 +134,6 @@ class ScoredTarget(NamedTuple):
         return "\t".join(cells) + "\n"
 
 
-@runtime_checkable
-class LabelOutput(Protocol):
-    """A label, as far as it is written."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def probability(self) -> float: ...
-    @property
-    def probabilities(self) -> dict[str, float]: ...
-
-
 def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
     """Format a label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
     if as_json:
@@ -184,26 +155,18 @@ def format_pharaoh(links: Iterable[Link]) -> str:
 
 def parse_pharaoh(text: str) -> list[Link]:
     """Parse the links of a line, sure and possible ones, in their order."""
-    return [each.link for each in parse_marked_links(text)]
+    return [link for link, _, _ in parse_marked_links(text)]
 
 
-class MarkedLink(NamedTuple):
-    """A link as a person wrote it."""
-
-    link: Link
-    sure: bool
-    text: str
-
-
-def parse_marked_links(text: str) -> list[MarkedLink]:
-    """Parse the links of a line as a person marked them: sure or merely possible, with their text."""
+def parse_marked_links(text: str) -> list[tuple[Link, bool, str]]:
+    """Parse the links of a line as a person marked them: each link, whether it is sure, and its text."""
     links = []
     for piece in text.split():
         match = LINK.fullmatch(piece)
         if not match:
             excerpt = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
             raise DataError(f"{excerpt!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
-        links.append(MarkedLink((int(match[1]), int(match[3])), match[2] == "-", piece))
+        links.append(((int(match[1]), int(match[3])), match[2] == "-", piece))
     return links
 
 
@@ -300,24 +263,16 @@ def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], N
     if out is None:
         yield lambda text: write_encoded(sys.stdout.buffer, text)
         return
-    if out.exists() and not out.is_file():
-        try:
-            with open(out, "wb") as file:
-                yield lambda text: write_encoded(file, text)
-        except OSError as error:
-            error.filename = error.filename or str(out)
-            raise
-        return
     whole = out.resolve()  # the file, not a link to it
+    is_stream = out.exists() and not out.is_file()
     try:
-        with replacing(whole) as file:
-            if out.suffix == ".gz":
-                with gzip.GzipFile(out.stem, "wb", fileobj=file) as packed:
-                    yield lambda text: write_encoded(packed, text)
-            else:
-                yield lambda text: write_encoded(file, text)
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(open(out, "wb") if is_stream else replacing(whole))  # noqa: SIM115
+            if out.suffix == ".gz" and not is_stream:
+                file = stack.enter_context(gzip.GzipFile(out.stem, "wb", fileobj=file))
+            yield lambda text: write_encoded(file, text)
     except OSError as error:
-        if error.filename == str(whole):
+        if error.filename in (None, str(whole)):
             error.filename = str(out)
         raise
 

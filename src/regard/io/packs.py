@@ -162,12 +162,10 @@ def read_members(path: Path) -> dict[str, tuple[int, int]]:
         if len(entries) > MAX_MEMBERS:
             raise CheckpointError(f"{path}: {len(entries):,} members given, expected at most {MAX_MEMBERS:,}")
         members: dict[str, tuple[int, int]] = {}
-        names: dict[str, str] = {}  # of files and of the folders that they are in, by what some systems take them for
         for entry in entries:
             name = entry.filename
             if not NAME.fullmatch(name) or name in members:
                 raise CheckpointError(f"{path}: a member is called {name[:100]!r}, expected the files of a run folder")
-            check_places(path, name, names)
             # What `unzip` would make of it; 0 where nothing is said, as on systems whose files have no kind.
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise CheckpointError(f"{path}: {name} is a link or a device, expected the files of a run folder")
@@ -187,19 +185,6 @@ def read_members(path: Path) -> dict[str, tuple[int, int]]:
                 raise CheckpointError(f"{path}: not a pack of a run: {name} would end outside of it")
             members[name] = start, entry.file_size
     return members
-
-
-def check_places(path: Path, name: str, names: dict[str, str]) -> None:
-    """Refuse a member whose file or folder is another one's but for upper and lower case, or a file in a file.
-
-    Unpacked on Windows or macOS one would replace the other.
-    """
-    parts = name.split("/")
-    for end in range(1, len(parts) + 1):
-        place = "/".join(parts[:end])
-        here = place if end == len(parts) else f"{place}/"  # a folder
-        if (known := names.setdefault(place.lower(), here)) != here:
-            raise CheckpointError(f"{path}: {here} and {known} are the same to some systems, expected other names")
 
 
 def hash_start(file: BufferedReader | BufferedRandom, size: int) -> str:
