@@ -18,10 +18,9 @@ from regard import report
 from regard.config import read
 from regard.training import loop, metrics
 from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
-from regard.training.loop import rate_at, train
+from regard.training.loop import Timetable, rate_at, train
 from regard.training.metrics import Trackers
 from regard.training.progress import CurrentFigures, PlainProgress, Progress
-from regard.training.schedule import Timetable
 from regard.training.settings import TrainingSettings
 from regard.training.trainer_state import Counters
 

@@ -17,12 +17,11 @@ from training.cases import Said, stepped, weights
 from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
-from regard.training.cuda_graphs import Replay, batch_tensors, describe_path, not_replayed, plan_updates
 from regard.training.distributed import Group
-from regard.training.loop import Trainer, attempt_in_parts, train
-from regard.training.objective import Prediction
+from regard.training.loop import Trainer, train
 from regard.training.progress import Progress
-from regard.training.task import Loss, Position, Prefetch, Task
+from regard.training.task import Loss, Position, Prediction, Prefetch, Task
+from regard.training.update import Replay, attempt_in_parts, batch_tensors, describe_path, not_replayed
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -263,9 +262,7 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
     ],
 )
 def test_what_is_replayed(device, world, accumulate, objective, problem):
-    plan = plan_updates(device, world, accumulate, objective)
-    assert plan.name == ("eager" if problem else "replayed")
-    assert problem is None or not_replayed(plan) == problem
+    assert not_replayed(device, world, accumulate, objective) == problem
 
 
 @pytest.mark.parametrize(("options", "packs"), [({}, True), ({"positions": "alibi"}, False)])
@@ -438,9 +435,9 @@ def objective(**options):
     ],
 )
 def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given, words):
-    how = {"device": CUDA, "world": 1, "replayed": False, "compiled": False, **given}
-    plan = plan_updates(how.pop("device"), how.pop("world"), 1, objective(**options))
-    assert describe_path(plan, form=form, objective=objective(**options), **how) == words
+    how = {"device": CUDA, "replayed": False, "compiled": False, **given}
+    obstacle = not_replayed(how["device"], how.pop("world", 1), 1, objective())
+    assert describe_path(form, objective(**options), obstacle=obstacle, **how) == words
 
 
 # ---- the same work in smaller parts

@@ -244,10 +244,6 @@ class RunTask(Task):
         """Prepare the encoded data, pairs of texts; `tokenizers` and `labels` are those of a run that is resumed."""
         return prepare(settings.data, settings.tokenizer, say=say, tokenizers=tokenizers)
 
-    def move(self, batch: Any, device: torch.device) -> Any:
-        """Move the batch to a device."""
-        return batch.to(device, non_blocking=device.type == "cuda")
-
     @property
     def device(self) -> torch.device:
         """The device of the model."""

@@ -110,6 +110,11 @@ class Progress:
     closed.
     """
 
+    live = False  # it is told every step, and not only those that are recorded: it has a `tick` of its own
+
+    def __init_subclass__(cls) -> None:
+        cls.live = cls.live or "tick" in vars(cls)
+
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         """Report that training starts: its name, facts about it, and the number of steps, if known."""
 
@@ -122,7 +127,7 @@ class Progress:
     def tick(self, step: int, seconds: float) -> None:
         """Report that a step was taken, with its number and the seconds since the first; its figures are not known yet.
 
-        Called before the first step too, with the number that training starts from.
+        Called before the first step too, with the number that training starts from, and then where it is `live`.
         """
 
     def begin_validation(self) -> None:
@@ -388,6 +393,7 @@ class ProgressGroup(Progress):
 
     def __init__(self, members: Sequence[Progress]):
         self.members = list(members)
+        self.live = any(member.live for member in members)
 
 
 def forward(report: str) -> Callable[..., None]:
