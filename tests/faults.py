@@ -197,7 +197,7 @@ OTHERS = [
         "training/loop.py",
         "min(self.settings.ema, (1 + step)",
         "max(self.settings.ema, (1 + step)",
-        "training/test_loop.py",
+        "training/test_trainer_state.py",
     ),
     Fault(
         "training/checkpoint.py",
@@ -356,7 +356,7 @@ INTEROP = [
     ),
     Fault("training/adapters.py", "each.adapter.merged = True", "pass", "training/test_adapters.py"),
     Fault(
-        "tasks/extension.py",
+        "tasks/plan.py",
         "table[PAD] if table.ndim > 1 else NEVER",
         "table[PAD]",
         "tasks/test_extension.py",

@@ -46,19 +46,6 @@ def test_ten_lines_are_a_task(tmp_path):
     assert Checkpoints(tmp_path).last().name == "step-000300"
 
 
-def test_a_moving_average_is_the_loop(tmp_path):
-    trainer, expected = stepped(training(ema=0.7), Line(), tmp_path, 0), None
-    with trainer.shares() as shares:
-        for step in range(30):
-            now = [parameter.detach().double() for parameter in trainer.updater.parameters]
-            decay = min(0.7, (1 + step) / (10 + step))
-            each = zip(expected or now, now, strict=True)
-            expected = [decay * before + (1 - decay) * weight for before, weight in each]
-            for mine, its in zip(trainer.ema, expected, strict=True):
-                torch.testing.assert_close(mine.double(), its, rtol=1e-5, atol=1e-6)
-            trainer.update(shares)
-
-
 def test_the_loop_is_adamw_over_the_mean_of_a_batch(tmp_path):
     """Against a loop that anybody would write."""
     task = Line(dtype=torch.float64)

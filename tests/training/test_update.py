@@ -5,14 +5,14 @@ batches loaded ahead: in order, on a thread of their own, and errors when their 
 import itertools
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tiny import Fit, Line, records, training
 from torch import nn
-from training.cases import Said, stepped, weights
+from training.cases import Numbers, Said, same, stepped, weights
 
 from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
@@ -112,15 +112,6 @@ def test_nothing_runs_on_after_the_end():
     assert not any(thread.is_alive() for thread in task.threads)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    x: torch.Tensor
-
-    @property
-    def shape(self):
-        return tuple(self.x.shape)
-
-
 class Error(nn.Module):
     """Counts how often Python runs it, and fails where it is told to."""
 
@@ -179,25 +170,12 @@ class Again:
 
 
 def updated(task, count, folder, replays):
-    trainer = Trainer(task, training(), folder, Said(), Group("cpu"))
-    trainer.prepare(False)
-    trainer.objective.train()
-    if replays:
+    def replay(trainer):
         trainer.updater.replay = Replay(Again(trainer.updater.update_on))
-    with trainer.shares() as shares:
-        for _ in range(count):
-            trainer.update(shares)
+
+    trainer = stepped(training(), task, folder, count, replay if replays else None)
     trainer.updater.read_sums(trainer.now)
     return trainer
-
-
-def same(one, other):
-    assert one.now.sums == other.now.sums
-    assert one.now.step == other.now.step
-    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
-        assert torch.equal(mine, theirs)
-        for key, value in one.updater.optimiser.state[mine].items():
-            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
 
 
 def test_replayed_is_eager(tmp_path):

@@ -205,18 +205,14 @@ class CurrentFigures:
         """
         if self.limit is not None and "seconds" in self.last:
             return float(max(0.0, self.limit - self.last["seconds"] - since))
-        pace = self._pace()
-        if self.steps is None or pace is None:
-            return None
-        left = max(0, self.steps - self.last["step"]) * pace
-        return max(left - since, left - pace, 0.0)
-
-    def _pace(self) -> float | None:
-        """Return the seconds per step since the first record; None where there is no other yet."""
-        if self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
+        if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
-        return seconds / steps if steps > 0 and seconds > 0 else None
+        if steps <= 0 or seconds <= 0:  # there is no other record yet
+            return None
+        pace = seconds / steps
+        left = max(0, self.steps - self.last["step"]) * pace
+        return max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
         """Return the step as `step 500/8,000`."""

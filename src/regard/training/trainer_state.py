@@ -121,7 +121,7 @@ COUNTER_CHECKS = (
 def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
     """Read and check the counters of a checkpoint."""
     where = str(folder / "manifest.json")
-    table = check_key(manifest, "counters", lambda value: isinstance(value, dict), "a table", where)
+    table = check_key(manifest, "counters", dict, "a table", where)
     for key in table:
         if key not in Counters.__dataclass_fields__:
             raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
