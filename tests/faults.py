@@ -36,28 +36,28 @@ class Fault(NamedTuple):
 UPDATE, SEARCH = "training/test_update.py", "decoding/test_replay.py"
 HOST = [
     Fault(
-        "training/cuda_graphs.py",
+        "training/update.py",
         "len(self.graphs) >= self.most or",
         "len(self.graphs) > self.most or",
         "training/test_cuda_graphs.py",
     ),
     Fault(
-        "training/cuda_graphs.py",
+        "training/update.py",
         "if ended and is_out_of_memory(problem):",
         "if is_out_of_memory(problem):",
         "training/test_cuda_graphs.py",
     ),
-    Fault("training/cuda_graphs.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
-    Fault("training/loop.py", " or call_records.has_hooks(self.objective)", "", UPDATE),
-    Fault("training/loop.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
+    Fault("training/update.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
+    Fault("training/update.py", " or call_records.has_hooks(self.objective)", "", UPDATE),
+    Fault("training/update.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
     Fault(
-        "training/loop.py",
+        "training/update.py",
         "if self.replay is not None:  # free the graphs",
         "if self.replay is None:  # free the graphs",
         UPDATE,
     ),
     Fault(
-        "training/loop.py",
+        "training/update.py",
         "        parts *= 2",
         "        parts += 1",
         "training/test_update.py training/test_loop.py",
@@ -192,12 +192,12 @@ OTHERS = [
     ),
     Fault("io/disk.py", "os.fsync(file.fileno())", "pass", "io/test_disk.py promises/test_disk_fails.py"),
     Fault("config.py", "lambda limit: value <= limit,", "lambda limit: value < limit,", "test_config.py"),
-    Fault("training/schedule.py", "settings.steps - warmup)", "settings.steps)", "training/test_schedule.py"),
+    Fault("training/update.py", "settings.steps - warmup)", "settings.steps)", "training/test_schedule.py"),
     Fault(
-        "training/weights.py",
-        "min(self.decay, (1 + step)",
-        "max(self.decay, (1 + step)",
-        "training/test_weights.py",
+        "training/loop.py",
+        "min(self.settings.ema, (1 + step)",
+        "max(self.settings.ema, (1 + step)",
+        "training/test_trainer_state.py",
     ),
     Fault(
         "training/checkpoint.py",
@@ -356,7 +356,7 @@ INTEROP = [
     ),
     Fault("training/adapters.py", "each.adapter.merged = True", "pass", "training/test_adapters.py"),
     Fault(
-        "tasks/extension.py",
+        "tasks/plan.py",
         "table[PAD] if table.ndim > 1 else NEVER",
         "table[PAD]",
         "tasks/test_extension.py",

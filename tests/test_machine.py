@@ -7,6 +7,7 @@ import pytest
 import torch
 from apple import apple
 from tiny import records, table
+from training.cases import Said
 
 from regard import load
 from regard.decoding import Processes
@@ -16,7 +17,7 @@ from regard.kernels.backends import BILINEAR, CAUSAL, SOFTMAX
 from regard.kernels.table import Request
 from regard.machine import NEW, amount, auto_device, memory, pause_garbage_collection, settle_memory, wide_dtype
 from regard.tasks import start
-from regard.training import Group, Progress, TrainingSettings, describe_device, uses_bf16
+from regard.training import Group, TrainingSettings, describe_device, uses_bf16
 
 
 @pytest.fixture
@@ -93,14 +94,6 @@ def test_kernels_of_other_devices_are_not_asked():
 
 
 # ---- the plain path, in float32
-
-
-class Said(Progress):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, line):
-        self.lines.append(line)
 
 
 # torch's recurrent layers change shapes in place, in C++, which the stand-in is not told.

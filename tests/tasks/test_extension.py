@@ -12,8 +12,7 @@ from regard.config import read
 from regard.data import Tokenizers
 from regard.decoding import tokens_of
 from regard.errors import CommandError, ConfigError
-from regard.tasks.extension import describe_extension, extend_rows, extend_run
-from regard.tasks.plan import plan_run
+from regard.tasks.plan import describe_extension, extend_rows, extend_run, plan_run
 from regard.tasks.run_start import open_group, start
 from regard.tasks.settings import base_table, read_settings
 from regard.training import Progress

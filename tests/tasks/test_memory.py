@@ -189,6 +189,7 @@ def test_all_kinds_are_made():
 CPU = torch.device("cpu")
 MODEL = {"kind": "transformer", "size": 16, "heads": 2, "layers": 2, "hidden": 16}
 ALONE = SimpleNamespace(device=torch.device("cpu"))
+LARGE = (99, 99, 100_000)
 
 
 def settings(**training):
@@ -274,21 +275,17 @@ def test_documents_are_counted_by_themselves():
 
 
 @pytest.mark.parametrize(
-    ("table", "budget"),
+    ("table", "corpus", "budget"),
     [
-        ({"data": {"source": "a", "target": "b"}}, CPU_TOKENS),
-        ({"data": {"documents": "a.tsv"}}, DOCUMENT_TOKENS),
-        ({"data": {"images": "a", "captions": "b"}}, PICTURE_TOKENS),
-        ({"data": {"source": "a", "target": "b"}, "training": {"batch_tokens": 77}}, 77),
+        ({"data": {"source": "a", "target": "b"}}, LARGE, CPU_TOKENS),
+        ({"data": {"source": "a", "target": "b"}}, (7, 7, 51_200), 2048),
+        ({"data": {"documents": "a.tsv"}}, LARGE, DOCUMENT_TOKENS),
+        ({"data": {"images": "a", "captions": "b"}}, LARGE, PICTURE_TOKENS),
+        ({"data": {"source": "a", "target": "b"}, "training": {"batch_tokens": 77}}, LARGE, 77),
     ],
 )
-def test_what_a_cpu_takes_of_a_large_corpus(table, budget):
-    assert token_budget(read_settings(table), prepared(99, 99, 100_000), ALONE) == budget
-
-
-def test_a_small_corpus_has_a_smaller_budget():
-    settings = read_settings({"data": {"source": "a", "target": "b"}})
-    assert token_budget(settings, prepared(7, 7, 51_200), ALONE) == 2048
+def test_what_a_cpu_takes_of_a_corpus(table, corpus, budget):
+    assert token_budget(read_settings(table), prepared(*corpus), ALONE) == budget
 
 
 @pytest.mark.parametrize(("budget", "longest", "rows"), [(1024, 100, 10), (100, 100, 1), (10, 100, 1)])

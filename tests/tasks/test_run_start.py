@@ -46,16 +46,6 @@ def test_positions_that_a_model_does_not_know(tmp_path):
         start(given, tmp_path / "run")
 
 
-def test_a_folder_is_trained_into_by_one_process(tmp_path):
-    from regard.training import run_folder
-
-    with run_folder.claim(tmp_path / "run", resume=False):
-        with pytest.raises(TrainingError, match="another process is training into it"):
-            start(table(tmp_path), tmp_path / "run")
-        assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
     given = table(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -72,19 +62,6 @@ def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
         start({**written, "training": {**written["training"], "steps": 9}}, tmp_path / "run", resume=True).result.step
         == 9
     )
-
-
-def test_folders_that_are_in_the_way(tmp_path):
-    given = table(tmp_path, training__steps=1)
-    with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
-        start(given, tmp_path / "none", resume=True)
-    assert not (tmp_path / "none").exists()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="is a file, expected a folder"):
-        start(given, tmp_path / "file")
-    start(given, tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"already holds a run \(step-000001\); resume it with --resume"):
-        start(given, tmp_path / "run")
 
 
 def test_other_data_is_not_a_resume(tmp_path):

@@ -3,7 +3,6 @@ is its model: what it searches, scores and aligns is what the library's function
 """
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import first, table
@@ -163,21 +162,3 @@ def test_batches_of_few_shapes_hold_the_same_sentences(task, half):
         assert sum(half.tokens for half in task.halves(batch)) == batch.tokens
     with pytest.raises(TrainingError, match=r"out of memory with one sentence of \d+ tokens"):
         task.halves(task.batch(plan[:1], position).part(0, 1))
-
-
-def test_one_sentence_cannot_be_halved(task):
-    position, plan = next(task.stream(Position()))
-    batch = task.batch(plan[:1], position)
-    with pytest.raises(TrainingError, match=r"out of memory with one sentence of \d+ tokens"):
-        task.halves(batch)
-
-
-def test_the_seed_makes_the_weights(tmp_path):
-    def weight(seed):
-        settings = read_settings(table(tmp_path, training__seed=seed))
-        torch.rand(seed)
-        made = settings.row.load()(settings, prepare(settings.data, settings.tokenizer), 64)
-        return next(made.model.parameters())
-
-    assert torch.equal(weight(1), weight(1))
-    assert not torch.equal(weight(1), weight(2))

@@ -1,5 +1,8 @@
 """What several files test training with: a progress that remembers, a trainer stepped, scripted validations."""
 
+from dataclasses import dataclass
+
+import torch
 from tiny import Line
 
 from regard.training.distributed import Group
@@ -19,15 +22,40 @@ class Said(Progress):
         self.steps.append(dict(record))
 
 
-def stepped(settings, task, run, count):
-    """A trainer after so many updates, without records, validations and checkpoints."""
-    trainer = Trainer(task, settings, run, Progress(), Group("cpu"))
+@dataclass(frozen=True)
+class Numbers:
+    """A batch of rows."""
+
+    x: torch.Tensor
+
+    @property
+    def shape(self):
+        return tuple(self.x.shape)
+
+    def to(self, device, non_blocking=False):
+        return Numbers(self.x.to(device, non_blocking=non_blocking))
+
+
+def stepped(settings, task, run, count, change=None):
+    """A trainer after so many updates, without records, validations and checkpoints; `change` it before the first."""
+    trainer = Trainer(task, settings, run, Said(), Group(settings.device))
     trainer.prepare(False)
     trainer.objective.train()
+    if change is not None:
+        change(trainer)
     with trainer.shares() as shares:
         for _ in range(count):
             trainer.update(shares)
     return trainer
+
+
+def same(one, other):
+    """Two trainers have the same weights, moments and sums to the last bit."""
+    assert (one.now.sums, one.now.step) == (other.now.sums, other.now.step)
+    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+        for key, value in one.updater.optimiser.state[mine].items():
+            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
 
 
 def contents(run):

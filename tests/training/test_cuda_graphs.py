@@ -1,24 +1,24 @@
 """Replayed updates: the same as eager ones, to the last bit; and where they cannot be, eager ones."""
 
 import gc
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from tiny import Line, records, training
 from torch import nn
+from training import cases
+from training.cases import Numbers, same
 
 from regard.data import batching, collate
 from regard.errors import ConfigError
 from regard.models import build, read_model_config
 from regard.training.adapters import add_adapters, plain_weights
-from regard.training.cuda_graphs import CaptureError, Replay, batch_tensors
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
-from regard.training.objective import Prediction
 from regard.training.progress import Progress
-from regard.training.task import Loss, Position, Task
+from regard.training.task import Loss, Position, Prediction, Task
+from regard.training.update import CaptureError, Replay, batch_tensors
 from regard.training.weights import weights_of
 
 gpu = pytest.mark.gpu
@@ -51,23 +51,8 @@ class Sentences(Task):
         lengths = np.array([[len(source), len(target)] for source, target in plan])
         return batching.pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
 
-    def move(self, batch, device):
-        return batch.to(device, non_blocking=True)
-
     def fingerprint(self):
         return {"form": self.form}
-
-
-@dataclass(frozen=True)
-class Numbers:
-    x: torch.Tensor
-
-    @property
-    def shape(self):
-        return tuple(self.x.shape)
-
-    def to(self, device, non_blocking=False):
-        return replace(self, x=self.x.to(device, non_blocking=non_blocking))
 
 
 class Error(nn.Module):
@@ -137,28 +122,12 @@ class Points(Task):
     def count(self, plan):
         return len(plan.x)
 
-    def move(self, batch, device):
-        return batch.to(device)
-
 
 def stepped(task, count, folder, **settings):
     given = training(**{"device": "cuda", "warmup": 4, "schedule": "noam", **settings})
-    trainer = Trainer(task, given, folder, Progress(), Group("cuda"))
-    trainer.prepare(False)
-    trainer.objective.train()
-    with trainer.shares() as shares:
-        for _ in range(count):
-            trainer.update(shares)
+    trainer = cases.stepped(given, task, folder, count)
     trainer.updater.read_sums(trainer.now)
     return trainer
-
-
-def same(one, other):
-    assert one.now.sums == other.now.sums
-    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
-        assert torch.equal(mine, theirs)
-        for key, value in one.updater.optimiser.state[mine].items():
-            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
 
 
 def test_a_cpu_replays_nothing(tmp_path):
@@ -291,7 +260,7 @@ def test_replayed_is_eager(form, precision, ema, tmp_path):
     assert replayed.updater.replay.graphs
     same(replayed, eager)
     if ema:
-        assert all(map(torch.equal, replayed.ema.values, eager.ema.values))
+        assert all(map(torch.equal, replayed.ema, eager.ema))
 
 
 @gpu

@@ -30,7 +30,7 @@ from regard.training.metrics import (
 
 
 def test_metrics_are_read_as_they_were_written(tmp_path):
-    with Metrics(tmp_path) as metrics:
+    with Metrics(tmp_path / "metrics.jsonl") as metrics:
         metrics.write("step", {"step": 1, "loss": math.nan, "rate": 1e-4})
         assert len(read_records(tmp_path / "metrics.jsonl")) == 1  # at once, not at the end
         metrics.write("valid", {"step": 1, "bleu": 12.4, "best": True, "word": "ä"})
@@ -80,8 +80,8 @@ def test_without_tensorboard_nothing_is_said(tmp_path):
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'tensorboard' else real(name, *more)\n"
-        "from regard.training.metrics import Metrics\n"
-        f"Metrics({str(tmp_path)!r}).write('step', {{'step': 1}})\n"
+        "from pathlib import Path; from regard.training.metrics import Metrics\n"
+        f"Metrics(Path({str(tmp_path / 'metrics.jsonl')!r})).write('step', {{'step': 1}})\n"
         "assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True)
@@ -284,7 +284,7 @@ def test_the_package_itself(name, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     (tmp_path / "run").mkdir()
-    with Metrics(tmp_path / "run", None, [name]) as metrics:
+    with Metrics(tmp_path / "run/metrics.jsonl", None, [name]) as metrics:
         metrics.write("step", {"step": 3, "loss": 0.5})
     assert set(TRACKERS) >= {"tensorboard", "wandb", "mlflow"}
     assert known_name(tmp_path / "run", name, 3)

@@ -18,10 +18,9 @@ from regard import report
 from regard.config import read
 from regard.training import loop, metrics
 from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
-from regard.training.loop import rate_at, train
+from regard.training.loop import Timetable, rate_at, train
 from regard.training.metrics import Trackers
 from regard.training.progress import CurrentFigures, PlainProgress, Progress
-from regard.training.schedule import Timetable
 from regard.training.settings import TrainingSettings
 from regard.training.trainer_state import Counters
 
@@ -320,7 +319,7 @@ def test_minutes_end_a_run_with_a_validation(tmp_path):
     assert (again.step, again.stop_reason) == (result.step, "minutes")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_lets_the_update_finish(tmp_path, number):
     before = signal.getsignal(number)
     result = train(Line(), training(), tmp_path, progress=StopAt(2, number))
@@ -330,9 +329,9 @@ def test_a_signal_lets_the_update_finish(tmp_path, number):
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, number):
-    """As of a run that a script started with `&`."""
+    """As of a run that a script started with `&`, or that `nohup` did."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
         result = train(Line(), training(), tmp_path, progress=StopAt(2, number))

@@ -5,24 +5,23 @@ batches loaded ahead: in order, on a thread of their own, and errors when their 
 import itertools
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tiny import Fit, Line, records, training
 from torch import nn
-from training.cases import Said, stepped, weights
+from training.cases import Numbers, Said, same, stepped, weights
 
 from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
-from regard.training.cuda_graphs import Replay, batch_tensors, describe_path, not_replayed, plan_updates
 from regard.training.distributed import Group
-from regard.training.loop import Trainer, attempt_in_parts, train
-from regard.training.objective import Prediction
+from regard.training.loop import Trainer, train
 from regard.training.progress import Progress
-from regard.training.task import Loss, Position, Prefetch, Task
+from regard.training.task import Loss, Position, Prediction, Prefetch, Task
+from regard.training.update import Replay, attempt_in_parts, batch_tensors, describe_path, not_replayed
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 START = Position(0, 0)
@@ -113,15 +112,6 @@ def test_nothing_runs_on_after_the_end():
     assert not any(thread.is_alive() for thread in task.threads)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    x: torch.Tensor
-
-    @property
-    def shape(self):
-        return tuple(self.x.shape)
-
-
 class Error(nn.Module):
     """Counts how often Python runs it, and fails where it is told to."""
 
@@ -180,25 +170,12 @@ class Again:
 
 
 def updated(task, count, folder, replays):
-    trainer = Trainer(task, training(), folder, Said(), Group("cpu"))
-    trainer.prepare(False)
-    trainer.objective.train()
-    if replays:
+    def replay(trainer):
         trainer.updater.replay = Replay(Again(trainer.updater.update_on))
-    with trainer.shares() as shares:
-        for _ in range(count):
-            trainer.update(shares)
+
+    trainer = stepped(training(), task, folder, count, replay if replays else None)
     trainer.updater.read_sums(trainer.now)
     return trainer
-
-
-def same(one, other):
-    assert one.now.sums == other.now.sums
-    assert one.now.step == other.now.step
-    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
-        assert torch.equal(mine, theirs)
-        for key, value in one.updater.optimiser.state[mine].items():
-            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
 
 
 def test_replayed_is_eager(tmp_path):
@@ -263,9 +240,7 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
     ],
 )
 def test_what_is_replayed(device, world, accumulate, objective, problem):
-    plan = plan_updates(device, world, accumulate, objective)
-    assert plan.name == ("eager" if problem else "replayed")
-    assert problem is None or not_replayed(plan) == problem
+    assert not_replayed(device, world, accumulate, objective) == problem
 
 
 @pytest.mark.parametrize(("options", "packs"), [({}, True), ({"positions": "alibi"}, False)])
@@ -438,9 +413,9 @@ def objective(**options):
     ],
 )
 def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given, words):
-    how = {"device": CUDA, "world": 1, "replayed": False, "compiled": False, **given}
-    plan = plan_updates(how.pop("device"), how.pop("world"), 1, objective(**options))
-    assert describe_path(plan, form=form, objective=objective(**options), **how) == words
+    how = {"device": CUDA, "replayed": False, "compiled": False, **given}
+    obstacle = not_replayed(how["device"], how.pop("world", 1), 1, objective())
+    assert describe_path(form, objective(**options), obstacle=obstacle, **how) == words
 
 
 # ---- the same work in smaller parts

@@ -2,7 +2,7 @@
 
 # b documents or pictures · k labels · h w height and width
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -151,10 +151,6 @@ class Classify(RunTask):
         if data.reads == "documents":
             return document_texts.prepare_documents(data, settings.tokenizer, labels=label_names, **how)
         return super().prepare(settings, **how)  # of no data: it says so
-
-    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Yield batches by a token budget, as indices of documents."""
-        return self.order.stream(position)
 
     def batch(self, plan: Any, position: Position) -> LabelBatch:
         """Load the documents' tokens, or the pictures' pixels, cropped anew every epoch where the settings say so."""

@@ -8,8 +8,15 @@ task's choice.
 With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins 1995,
 "Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et al.
 2017, arXiv:1701.03214).
+
+Where a run extends the vocabulary of the one that it begins with, the weights that have a row for each piece are found
+by how a model's shapes answer to the sizes of its vocabularies, and by no names: so every kind with tables of pieces is
+served, one of your own, too.
 """
 
+# v pieces before · w pieces after
+
+import contextlib
 import hashlib
 import math
 import os
@@ -21,18 +28,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Int
+from torch import Tensor
 
 from regard import training
-from regard.config import parse, read, show_value
-from regard.data import DataSettings, Prepared, Tokenizers, cache, tokenizer_checks, unknown_words
-from regard.errors import CheckpointError, ConfigError
+from regard.config import parse, read, show_value, visible
+from regard.data import (
+    PAD,
+    DataSettings,
+    Prepared,
+    Tokenizers,
+    cache,
+    tokenizer_checks,
+    training_texts,
+    unknown_words,
+    vocabulary_extension,
+)
+from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.io import reading
 from regard.machine import MPS
-from regard.models import KINDS
-from regard.tasks.extension import describe_extension, extend_rows, extend_run, find_tables
+from regard.models import KINDS, build
 from regard.tasks.memory import check_batches, check_run_sizes, check_weights, token_budget
-from regard.tasks.settings import Settings, complete_run_table, leave_open
+from regard.tasks.settings import Settings, check_extension, complete_run_table, leave_open
 from regard.tasks.task import PICTURES, RunTask, prepare_data, vocabulary_sizes
 
 HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
@@ -51,6 +69,9 @@ PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
 PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 LARGEST_RECORD = 2**20  # bytes of the record that is read
 REHEARSAL = "data.rehearsal"
+SHOWN = 10  # new pieces that are named
+STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
+NEVER = -1e4  # the output bias of a piece that is never written, as finite as half precision needs
 
 
 @dataclass(frozen=True)
@@ -147,7 +168,7 @@ def plan_run(
         training.adapters.add_adapters(task.model, rank, settings.training.seed)
     if resumed is not None and last is not None:  # before the run's own configuration is written over
         trained_on = manifest.get("task", {}).get("data")
-        check_unchanged(resumed, settings.data, trained_on, prepared.hash, last)
+        check_unchanged(resumed, settings.data, trained_on, prepared.hash)
         training.trainer_state.check_fits(task, manifest, last)
         check_best(resumed, progress)
     bf16 = training.uses_bf16(settings.training, group.device)
@@ -259,34 +280,25 @@ def data_files(data: DataSettings) -> Iterator[Path]:
     return (path for path in dict.fromkeys(Path(name) for name in names if name) if path.is_file())
 
 
-def changed_files(run: Path, data: DataSettings, last: Path) -> list[str]:
-    """List the files that have changed since a run was trained on them.
-
-    A run of an earlier version has no hashes; there it is the files that are newer than its last checkpoint.
-    """
+def changed_files(run: Path, data: DataSettings) -> list[str]:
+    """List the files that have changed since a run was trained on them; a run of an earlier version has no hashes."""
     try:
         hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST_RECORD))
     except (OSError, reading.Unreadable):
-        hashes = None
+        return []
     changed = list[str]()
-    for path in data_files(data):
-        try:
-            if isinstance(hashes, dict):
-                before = hashes.get(str(path.absolute()))
-                differs = isinstance(before, str) and before != cache.digest(path)
-            else:
-                differs = path.stat().st_mtime > (last / "manifest.json").stat().st_mtime
-        except OSError:
-            continue
-        changed += [str(path)] * differs
+    for path in data_files(data) if isinstance(hashes, dict) else ():
+        before = hashes.get(str(path.absolute()))
+        with contextlib.suppress(OSError):
+            changed += [str(path)] * (isinstance(before, str) and before != cache.digest(path))
     return changed
 
 
-def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str, last: Path) -> None:
+def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str) -> None:
     """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
     if stored is None or stored == prepared:
         return
-    if changed := changed_files(run, data, last):
+    if changed := changed_files(run, data):
         verb, old = ("has", "the old one") if len(changed) == 1 else ("have", "the old ones")
         raise CheckpointError(
             f"{', '.join(changed)}: {verb} changed since {run} was trained; put {old} back, or train another run on "
@@ -493,3 +505,93 @@ def drop_attention_dropout(
         f"{share:.1%} of the training pairs have a side of over {LONG_SIDE} tokens (change it with --set "
         f"model.attention_dropout={usual:g})"
     )
+
+
+# ---- a vocabulary that grows
+
+
+def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool) -> vocabulary_extension.Extension:
+    """Add the pieces that the settings name to the tokenizers of a run to begin with.
+
+    `based` says that there is such a run: a new vocabulary has nothing to be added to.
+    """
+    check_extension(settings, based=based)
+    own = settings.tokenizer
+    if tokenizers is None:
+        raise ConfigError("tokenizer.extend", f'given with task = "{settings.task}", which has no vocabulary')
+    words: tuple[list[str], list[str]] = ([], [])
+    if own.extend_words:
+        words = vocabulary_extension.frequent_words(tokenizers, *training_texts(settings.data, own), own.extend_words)
+    tags = {corpus.tag for corpus in settings.data.training if corpus.tag}
+    return vocabulary_extension.extend_tokenizers(tokenizers, own.extend, around=own.around, tags=tags, words=words)
+
+
+def describe_extension(extension: vocabulary_extension.Extension) -> str:
+    """Return what was added, in a line."""
+    names = extension.names
+    listed = ", ".join(visible(name) for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    pieces = f"{len(names):,} {'piece' if len(names) == 1 else 'pieces'}"
+    return f"Added {pieces} to the vocabulary{': ' * bool(names)}{listed}{more}"
+
+
+@torch.no_grad()
+def extend_rows(
+    weights: Mapping[str, Tensor], tables: Mapping[str, vocabulary_extension.ExtendedSide]
+) -> dict[str, Tensor]:
+    """Return weights in which the named tables have a row for every piece of the extended side.
+
+    A new piece begins as the mean of the pieces that its text had before, in every table: the model reads and writes it
+    about as it did them. (Hewitt 2021, "Initializing new word embeddings for pretrained language models", begins with
+    the mean of all rows.) All other rows stay as they are, to the last bit.
+    """
+    extended = dict(weights)
+    for name in weights.keys() & tables.keys():
+        table, side = weights[name], tables[name]  # a matrix [v …], or a bias
+        longer = table.new_empty(side.after.size, *table.shape[1:])
+        longer[: len(table)] = table
+        for i, pieces in side.pieces.items():
+            longer[i] = table[torch.tensor(pieces)].double().mean(0)
+        if side.fillers:
+            longer[torch.tensor(side.fillers)] = table[PAD] if table.ndim > 1 else NEVER
+        extended[name] = longer
+    return extended
+
+
+def find_tables(
+    settings: Settings, extension: vocabulary_extension.Extension, labels: tuple[str, ...]
+) -> dict[str, vocabulary_extension.ExtendedSide]:
+    """Return the weights that have a row for every piece, by name, each with its side."""
+    before, row = extension.before, settings.row
+    sizes = vocabulary_sizes(settings, before, labels)
+    shapes = shapes_of(settings, *sizes)
+    more = STEP if row.has_source and sizes[0] else 0, 0 if row.labels else STEP  # labels are no pieces
+
+    def grown(source: int, target: int) -> list[str]:
+        size = sizes[0] + (source if row.has_source else target), sizes[1] + target
+        larger = shapes_of(settings, *size)
+        names = [name for name, shape in larger.items() if shape != shapes.get(name)]
+        for name in names:  # other changes than more rows cannot be served
+            few, many = shapes.get(name, ()), larger[name]
+            if len(few) != len(many) or many[1:] != few[1:] or many[0] - few[0] != STEP:
+                raise ConfigError(
+                    "tokenizer.extend",
+                    f"given, but a model of kind {settings.kind} has weights without a row per piece, such as {name}",
+                )
+        return names
+
+    if all(more) and not before.joint:
+        try:
+            return dict.fromkeys(grown(more[0], 0), extension.source) | dict.fromkeys(
+                grown(0, more[1]), extension.target
+            )
+        except ArgumentError:  # one table for both sides
+            pass
+    return dict.fromkeys(grown(*more), extension.source if more[0] else extension.target)
+
+
+def shapes_of(settings: Settings, source: int, target: int) -> Mapping[str, tuple[int, ...]]:
+    """Return the shapes of a model's weights with vocabularies of these sizes, by their names in a checkpoint."""
+    with torch.random.fork_rng(devices=[]):
+        model = training.Prediction(build(settings.kind, settings.model, source, target))
+    return {name: tuple(tensor.shape) for name, tensor in training.weight_files.weights_of(model).items()}

@@ -339,7 +339,7 @@ def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: F
     """Measure a few steps in a new process, which finds the prepared data in the cache."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=measure_and_send, args=(sender, settings, base, choose, finish), daemon=True)
+    process = context.Process(target=measure, args=(sender, settings, base, choose, finish), daemon=True)
     process.start()
     sender.close()
     try:
@@ -357,38 +357,42 @@ def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: F
     return measured
 
 
-def measure_and_send(sender: Connection, settings: Settings, base: Path | None, choose: bool, finish: Finish) -> None:
-    """Measure a few steps in this process, and send the result, or one sentence about what is wrong."""
+def measure(sender: Connection, settings: Settings, base: Path | None, choose: bool, finish: Finish) -> None:
+    """Take a few steps of a run into a folder that is removed, with one validation, a checkpoint and a report.
+
+    The result is sent, or one sentence about what is wrong.
+    """
     try:
-        sender.send(measure(settings, base, choose, finish))
+        with tempfile.TemporaryDirectory(prefix="regard-") as folder, open_group(settings.training) as group:
+            planned = plan_run(settings, group, training.Progress(), base=base, choose=choose)
+            task, watch = planned.task, Stopwatch(group.device)
+            mean, sizes = put_largest_first(task)
+            write_seconds = time_writing(task)
+            out = Path(folder) / "run"
+            out.mkdir()
+            # A few steps, each of them recorded, with a validation at the end.
+            few: dict[str, Any] = {
+                "steps": STEPS,
+                "minutes": MINUTES,
+                "fit": (),
+                "validate_every": EVERY,
+                "patience": 0,
+            }
+            short = planned.settings.decide(training={**few, "log_every": 1, "average": 0, "track": ()})
+            started = train_planned(replace(planned, settings=short), out, group, watch)
+            validation = watch.now() - watch.last
+            finish(out, started)
+            timed, each = watch.timed(), started.settings.training.accumulate
+            own = [size for number in timed for size in sizes[number * each : (number + 1) * each]]
+            # To the size of an average batch, as a few may be smaller or larger than most.
+            step = sum(timed.values()) / len(timed) * mean * len(own) / sum(own)
+            validation -= sum(write_seconds[-1:]) * (1 - trained_share(task))
+            memory = peak_memory()
+            if group.device.type == "cuda":
+                memory = torch.cuda.max_memory_reserved(group.device)
+            sender.send(Measurement(memory, step, validation, len(timed)))
     except RegardError as error:
         sender.send(str(error))
-
-
-def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
-    """Take a few steps of a run into a folder that is removed, with one validation, a checkpoint and a report."""
-    with tempfile.TemporaryDirectory(prefix="regard-") as folder, open_group(settings.training) as group:
-        planned = plan_run(settings, group, training.Progress(), base=base, choose=choose)
-        task, watch = planned.task, Stopwatch(group.device)
-        mean, sizes = put_largest_first(task)
-        write_seconds = time_writing(task)
-        out = Path(folder) / "run"
-        out.mkdir()
-        # A few steps, each of them recorded, with a validation at the end.
-        few: dict[str, Any] = {"steps": STEPS, "minutes": MINUTES, "fit": (), "validate_every": EVERY, "patience": 0}
-        short = planned.settings.decide(training={**few, "log_every": 1, "average": 0, "track": ()})
-        started = train_planned(replace(planned, settings=short), out, group, watch)
-        validation = watch.now() - watch.last
-        finish(out, started)
-        timed, each = watch.timed(), started.settings.training.accumulate
-        own = [size for number in timed for size in sizes[number * each : (number + 1) * each]]
-        # To the size of an average batch, as a few may be smaller or larger than most.
-        step = sum(timed.values()) / len(timed) * mean * len(own) / sum(own)
-        validation -= sum(write_seconds[-1:]) * (1 - trained_share(task))
-        memory = peak_memory()
-        if group.device.type == "cuda":
-            memory = torch.cuda.max_memory_reserved(group.device)
-        return Measurement(memory, step, validation, len(timed))
 
 
 class Stopwatch(training.Progress):

@@ -226,6 +226,10 @@ class RunTask(Task):
         """Make the order of batches of every epoch."""
         raise NotImplementedError
 
+    def stream(self, position: data.Position) -> Iterator[tuple[data.Position, Any]]:
+        """Yield batches by a token budget, as indices of examples."""
+        return self.order.stream(position)
+
     def make_dropout(self) -> data.BpeDropout | None:
         """Make what cuts the texts of a batch into other pieces, where the settings ask for it."""
         share, tokenizers = self.settings.tokenizer.dropout, self.prepared.tokenizers
@@ -243,10 +247,6 @@ class RunTask(Task):
     ) -> Prepared:
         """Prepare the encoded data, pairs of texts; `tokenizers` and `labels` are those of a run that is resumed."""
         return prepare(settings.data, settings.tokenizer, say=say, tokenizers=tokenizers)
-
-    def move(self, batch: Any, device: torch.device) -> Any:
-        """Move the batch to a device."""
-        return batch.to(device, non_blocking=device.type == "cuda")
 
     @property
     def device(self) -> torch.device:
@@ -363,10 +363,6 @@ class NextToken(RunTask):
         """Return the tokenizer of the output."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers.target
-
-    def stream(self, position: data.Position) -> Iterator[tuple[data.Position, Any]]:
-        """Yield batches by a token budget, as indices of examples."""
-        return self.order.stream(position)
 
     def count(self, plan: Any) -> int:
         """Count the target tokens, including the END of each sentence."""

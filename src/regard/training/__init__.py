@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     )
     from regard.training.display import Display, open_progress
     from regard.training.distributed import Group, describe_device, uses_bf16
-    from regard.training.loop import Result, Trainer, train
+    from regard.training.loop import Result, Timetable, Trainer, train
     from regard.training.metrics import TrackerRow, check_trackers
-    from regard.training.objective import Prediction, inputs, next_token
     from regard.training.progress import MISSING, Progress, Sample, bracketed, legible, nearest
-    from regard.training.schedule import Timetable
     from regard.training.settings import FITTED, TrainingSettings
-    from regard.training.task import Loss, Task
+    from regard.training.task import Loss, Prediction, Task, inputs, next_token
     from regard.training.trainer_state import Counters
 
 __all__ = [

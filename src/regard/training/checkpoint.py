@@ -104,8 +104,10 @@ class Checkpoints:
             return self.best_unrecorded()
         for each in (self.last(), self.folder / "average"):
             # A kill came between a checkpoint and the best.json that names it.
-            if each is not None and packs.is_folder(each) and supersedes(each, record):
-                return each
+            if each is not None and packs.is_folder(each):
+                with contextlib.suppress(CheckpointError):  # damaged: reading it raises the error
+                    if read_manifest(each).get("better_than") == record.manifest:
+                        return each
         for each in (self.folder / record.name, self.folder / f".old-{record.name}"):
             if digest(each / "manifest.json") == record.manifest:
                 return each
@@ -130,12 +132,12 @@ class Checkpoints:
         name = check_key(
             table,
             "checkpoint",
-            lambda name: is_text(name) and bool(NAME.fullmatch(name)),
+            lambda name: isinstance(name, str) and bool(NAME.fullmatch(name)),
             "a name such as step-000500, or average",
             where,
         )
-        manifest = check_key(table, "manifest", is_text, "a checksum", where)
-        return BestRecord(name, manifest, parse_score(check_key(table, "counters", is_table, "a table", where), where))
+        manifest = check_key(table, "manifest", str, "a checksum", where)
+        return BestRecord(name, manifest, parse_score(check_key(table, "counters", dict, "a table", where), where))
 
     def best_average(self) -> Score | None:
         """Return the score of the mean of checkpoints, where that is the best one, missing or not."""
@@ -161,8 +163,12 @@ class Checkpoints:
                     return each
             raise missing_error(self.folder / name, "the link best leads to it")
         average = self.folder / "average"
-        if average.is_dir() and better_average(average, best, last):
-            return average
+        if average.is_dir():  # the mean of checkpoints, in a run that has lost its link
+            own, step = read_score(average), read_manifest(average)["step"]
+            same = last.with_name(step_name(step))
+            beaten = step < int(last.name[5:]) and best != own  # a later step was better
+            if own and own.step == step and not beaten and not (same.is_dir() and read_score(same) == own):
+                return average
         if best is None:
             return last
         folder = self.folder / step_name(best.step)
@@ -308,14 +314,6 @@ def step_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def supersedes(folder: Path, best: BestRecord) -> bool:
-    """Return whether a checkpoint scored better than the one recorded as the best."""
-    try:
-        return read_manifest(folder).get("better_than") == best.manifest
-    except CheckpointError:  # damaged: reading it raises the error
-        return False
-
-
 def missing_error(path: Path, why: str) -> CheckpointError:
     """Build the error for a best checkpoint that is missing."""
     return CheckpointError(f"{path}: missing, but {why}; put it back, or choose another one (--checkpoint last)")
@@ -336,17 +334,6 @@ def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
     if loss is not None:
         check_key(counters, "best_loss", is_number, "a number or null", where, "counters.")
     return Score(value, step, loss)
-
-
-def better_average(average: Path, best: Score | None, last: Path) -> bool:
-    """Return whether the mean of checkpoints scored better than each of them, in a run that has lost its link."""
-    own, step = read_score(average), read_manifest(average)["step"]
-    if own is None or own.step != step:
-        return False
-    if step < int(last.name[5:]) and best != own:
-        return False  # a later step was better
-    same = last.with_name(step_name(step))
-    return not same.is_dir() or read_score(same) != own
 
 
 def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> Checkpoint:
@@ -441,20 +428,20 @@ def canonical(manifest: Mapping[str, Any]) -> bytes:
 def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
     """Refuse a manifest with values of the wrong type or range."""
     check_key(manifest, "step", is_count, "a number of steps", where)
-    check_key(manifest, "files", is_table, "a table of files", where)
+    check_key(manifest, "files", dict, "a table of files", where)
     files = [(manifest["files"], name, "files.") for name in FILES]
     for table, name, path in [*files, (manifest, "base", "")] if "base" in manifest else files:
-        check_key(table, name, is_table, "a table with bytes and sha256", where, path)
+        check_key(table, name, dict, "a table with bytes and sha256", where, path)
         check_key(table[name], "bytes", is_count, "a number of bytes", where, f"{path}{name}.")
-        check_key(table[name], "sha256", is_text, "a checksum", where, f"{path}{name}.")
+        check_key(table[name], "sha256", str, "a checksum", where, f"{path}{name}.")
     if "counters" in manifest:
-        check_key(manifest, "counters", is_table, "a table", where)
+        check_key(manifest, "counters", dict, "a table", where)
     if "task" not in manifest:
         return
-    check_key(manifest, "task", is_table, "a table", where)
+    check_key(manifest, "task", dict, "a table", where)
     for key, right, expected in (
-        ("model", is_table, "a table of options"),
-        ("tokenizer", lambda value: value is None or is_text(value), "a checksum, or null"),
+        ("model", dict, "a table of options"),
+        ("tokenizer", lambda value: value is None or isinstance(value, str), "a checksum, or null"),
         ("labels", is_labels, "a list of different texts"),
     ):
         if key in manifest["task"]:
@@ -462,12 +449,12 @@ def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
 
 
 def check_key(
-    table: Mapping[str, Any], key: str, right: Callable[[Any], bool], expected: str, where: str, path: str = ""
+    table: Mapping[str, Any], key: str, right: type | Callable[[Any], bool], expected: str, where: str, path: str = ""
 ) -> Any:
     """Return the value of a key, or raise a CheckpointError that says what was expected."""
     if key not in table:
         raise CheckpointError(f"{where}: {path}{key} is missing, expected {expected}")
-    if not right(table[key]):
+    if not (isinstance(table[key], right) if isinstance(right, type) else right(table[key])):
         raise CheckpointError(f"{where}: {path}{key} is {show_value(table[key])}, expected {expected}")
     return table[key]
 
@@ -482,13 +469,5 @@ def is_number(value: object) -> bool:
     return type(value) is float or (type(value) is int and abs(value) < COUNT)
 
 
-def is_table(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def is_labels(value: object) -> bool:
-    return isinstance(value, list) and all(map(is_text, value)) and len(set(value)) == len(value) > 0
+    return isinstance(value, list) and all(isinstance(each, str) for each in value) and len({*value}) == len(value) > 0

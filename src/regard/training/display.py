@@ -1,18 +1,12 @@
 """The display of training: live on a terminal, plain lines elsewhere, and log.txt always.
 
-On a terminal it is redrawn in place after every step, and every second by a thread. The thread draws only where nothing
-was drawn for a second: within a long step, and while the model is validated. All drawing is done under one lock, which
-a process takes before it forks, so that no child inherits a display half drawn.
+On a terminal it is redrawn in place by a thread of rich's, also within a long step and while the model is validated.
 """
 
-import atexit
 import math
 import os
-import re
 import sys
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,7 +14,6 @@ from typing import Any, Literal, cast
 from rich import live
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
-from rich.file_proxy import FileProxy
 from rich.table import Table
 from rich.text import Text
 
@@ -40,14 +33,10 @@ from regard.training.progress import (
 )
 
 Display = Literal["usual", "quiet", "json"]
-REFRESH = 0.4  # seconds between two drawings, at least
-BEAT = 1.0  # seconds after which the thread draws
+DRAWINGS = 2.5  # a second
 WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
 MARGIN = len("validation ")
 NARROW = 40  # below this there is no room for a margin
-
-DRAWING = threading.RLock()  # a signal's handler may print while its own thread draws
-DISPLAYS: "weakref.WeakSet[LiveProgress]" = weakref.WeakSet()  # those that are open
 
 
 def open_progress(run: str | Path | None, terminal: bool | None = None, display: Display = "usual") -> Progress:
@@ -84,19 +73,15 @@ class LiveProgress(Progress):
         self._console = console or Console(
             file=cast(Any, stream or SafeStream(sys.stderr)), force_terminal=True, highlight=False
         )
-        self._clock, self._drawn_at = clock, -math.inf
+        self._clock, self._last_step_at = clock, 0.0
         self._course = CurrentFigures()
         self._samples: list[Sample] = []
-        self._wrapped: tuple[tuple[int, int], list[Text]] | None = None
         self._live: live.Live | None = None
-        self._closed = threading.Event()
-        self._last_step_at = self._validating_since = 0.0
-        self._validating = False
+        self._validating_since: float | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         self.close()
-        self._course, self._samples, self._wrapped = CurrentFigures(steps), [], None
-        self._drawn_at, self._last_step_at, self._validating = -math.inf, self._clock(), False
+        self._course, self._samples, self._last_step_at = CurrentFigures(steps), [], self._clock()
         self._console.print(Text(title, style="bold"))
         if facts:
             table = Table.grid(padding=(0, 2))
@@ -107,16 +92,9 @@ class LiveProgress(Progress):
             self._console.print(table)
         # What others write to standard error goes above the display; standard output only where that is the terminal
         # too, for in a pipe it must stay where it was sent.
-        self._live = live.Live(
-            self, console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty(), redirect_stderr=True
-        )
+        redirect = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": True}
+        self._live = live.Live(self, console=self._console, refresh_per_second=DRAWINGS, **redirect)
         self._live.start()
-        atexit.register(self.close)  # restore the cursor even without `end`
-        self._closed = threading.Event()
-        DISPLAYS.add(self)
-        threading.Thread(
-            target=self._draw_every_second, args=(self._closed,), name="regard-display", daemon=True
-        ).start()
 
     def limit(self, seconds: float | None) -> None:
         self._course.limit = seconds
@@ -124,77 +102,40 @@ class LiveProgress(Progress):
     def step(self, record: Mapping[str, Any]) -> None:
         self._course.step(record)
         self._last_step_at = self._clock()
-        self._draw(now=record.get("step") == self._course.steps)
 
     def tick(self, step: int, seconds: float) -> None:
         self._course.tick(step, seconds)
         self._last_step_at = self._clock()
-        self._draw()
 
     def begin_validation(self) -> None:
-        self._validating, self._validating_since = True, self._clock()
-        self._draw(now=True)
+        self._validating_since = self._clock()
 
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
-        self._validating = False
-        self._draw(now=True)
+        self._validating_since = None
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        texts = ((*map(legible, each[:3]), each.label) for each in samples)
-        self._samples, self._wrapped = [Sample._make(each) for each in texts], None
-        self._draw(now=True)
+        self._samples = [Sample(*map(legible, each[:3]), each.label) for each in samples]
 
     def say(self, text: str) -> None:
-        with DRAWING:
-            self._console.print(Text(text))
+        self._console.print(Text(text))
 
     def end(self, text: str) -> None:
-        self._draw(now=True)
         self.close()
-        self.say("\n" + fold_commands(text, self._console.width))  # apart from the samples
+        self.say(f"\n{text}")  # apart from the samples
 
     def close(self) -> None:
-        self._closed.set()
-        self._validating = False
-        with DRAWING:
-            if self._live is not None:
-                self._live.stop()
-                self._live = None
-                atexit.unregister(self.close)
-
-    def _draw(self, now: bool = False, pause: float = REFRESH) -> None:
-        if not now and self._clock() - self._drawn_at < pause:
-            return
-        with DRAWING:
-            if self._live is not None:
-                self._drawn_at = self._clock()
-                self._live.refresh()
-
-    def _draw_every_second(self, closed: threading.Event) -> None:
-        """Draw where training itself has not for a second, until the display is closed."""
-        pause = BEAT
-        while not closed.wait(pause):
-            self._draw(pause=BEAT)
-            pause = max(REFRESH, BEAT - (self._clock() - self._drawn_at))
-
-    def _forget(self) -> None:
-        """Leave the display to the parent, in a forked child, whose prints are not drawn around it."""
-        self._live = None
-        atexit.unregister(self.close)
-        for name in ("stdout", "stderr"):
-            stream = getattr(sys, name)
-            if isinstance(stream, FileProxy):
-                setattr(sys, name, stream.rich_proxied_file)
+        self._validating_since = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Render the display in lines that fit; a low window shows fewer samples, each on fewer lines."""
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
-        room = height - len(lines)
-        if self._wrapped is None or self._wrapped[0] != (width, room):  # anew only when they or the window change
-            self._wrapped = (width, room), self._fitted(width, room, console)
-        for line in [*lines, *self._wrapped[1]][: max(1, height - 1)]:
+        lines += self._fitted(width, height - len(lines), console)
+        for line in lines[: max(1, height - 1)]:
             line.no_wrap, line.overflow = True, "crop"
             yield line
 
@@ -224,10 +165,11 @@ class LiveProgress(Progress):
         head.append_text(tail)
         lines.append(head)
         lines += _flow("", [*course.numbers(), *self._times()], width)
-        if self._validating or course.checked is not None:
+        since = self._validating_since
+        if since is not None or course.checked is not None:
             lines.append(Text(""))
-        if self._validating:
-            lines += _flow("validating", [f"… {format_clock(self._clock() - self._validating_since)}"], width)
+        if since is not None:
+            lines += _flow("validating", [f"… {format_clock(self._clock() - since)}"], width)
         if course.checked is not None:
             new = course.best is course.checked
             parts = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
@@ -245,18 +187,6 @@ class LiveProgress(Progress):
         times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
         left = self._course.seconds_left(since)
         return [*times, f"{format_clock(left)} left"] if left else times
-
-
-def _forget_all() -> None:
-    """Drop the displays in a forked child, and release the lock that the parent took for it."""
-    for each in list(DISPLAYS):
-        each._forget()
-    DISPLAYS.clear()
-    DRAWING.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=DRAWING.acquire, after_in_parent=DRAWING.release, after_in_child=_forget_all)
 
 
 def _flow(label: str, parts: list[str], width: int) -> list[Text]:
@@ -295,12 +225,3 @@ def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> l
             part.rstrip()
             lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
     return lines
-
-
-def fold_commands(text: str, width: int) -> str:
-    """Put what commands do on lines of their own, below them, where a window has no room for both side by side."""
-    rows = [re.fullmatch(r"  (\S.*?) {2,}(\S.*)", line) for line in text.splitlines()]
-    if all(row is None or cell_len(row.string) <= width for row in rows):
-        return text
-    lines = zip(text.splitlines(), rows, strict=True)
-    return "\n".join(line if row is None else f"  {row[1]}\n    {row[2]}" for line, row in lines)

@@ -5,49 +5,56 @@ they count together, so that the update is the same however many processes share
 drawn from a generator that is seeded anew by (seed, step, process): with the step, the place in the stream, the weights
 and the optimiser's state, a resumed run is the run that was not stopped, bit by bit.
 
-An update is eager, replayed (`regard.training.cuda_graphs`), or redone in smaller parts where memory runs out. The
-three give the same weights: a replayed update equals the eager one bit by bit, and a batch in parts has the same
-gradient but for rounding. What changes from update to update (the rate, what losses are divided by) is in the device's
-memory, where a replay reads it, and the sums of the losses stay there until they are recorded, so that nothing waits
-for the device.
+With a limit the schedule of the learning rate ends with the time, and validations lie within it. The number of steps is
+fitted by the measured pace as soon as a few were taken, after every validation, and whenever a twentieth of the limit
+has passed. What is fitted beside the steps (the warm-up, the steps between two validations) is named in `training.fit`.
+What was fitted last is saved with the counters of a run, so that a resumed one starts from there. A run stops at its
+last step, or where no patience is left, the time is up, or somebody asks.
 
-How a run becomes a checkpoint and is restored from one, `regard.training.trainer_state` says.
+How batches become an update, `regard.training.update` says; and `regard.training.trainer_state`, how a run becomes a
+checkpoint and is restored from one.
 """
 
 import contextlib
 import math
+import signal
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
-from regard.attention import call_records
-from regard.errors import ConfigError, TrainingError
-from regard.kernels import mixed_precision
-from regard.machine import is_out_of_memory, wide_dtype
-from regard.training.adapters import adapters_of, describe_adapters, merge_adapters
+from regard.errors import TrainingError
+from regard.training.adapters import describe_adapters, merge_adapters
 from regard.training.checkpoint import step_name
-from regard.training.cuda_graphs import CudaCapture, Replay, describe_path, forbid_waits, not_replayed, plan_updates
-from regard.training.distributed import Group, allow_tf32, describe_device, gather_full, uses_bf16
+from regard.training.distributed import Group, allow_tf32, describe_device
 from regard.training.folder import claim
 from regard.training.metrics import Metrics, mean_losses, metric_name, read_records
 from regard.training.progress import Progress
-from regard.training.schedule import StopCriteria, Timetable, rate_at
-from regard.training.settings import TrainingSettings
-from regard.training.task import Prefetch, Share, Task
+from regard.training.settings import FITTED, TrainingSettings
+from regard.training.task import Prefetch, Task
 from regard.training.trainer_state import Counters, Saver
-from regard.training.weights import MovingAverage, swap_values
+from regard.training.update import Updater, rate_at
+from regard.training.weights import swap_values
 
 __all__ = ["Result", "Trainer", "train"]
 
-T = TypeVar("T")
 MAX_BAD_STEPS = 100  # in a row, without a finite gradient
+FIRST = 2  # steps of a process that are not timed: they fill caches, and may compile
+TIMED = 3  # steps at least before the first fit
+EARLY = 0.02  # of the limit that is timed before the first fit, or MANY steps
+MANY = 100
+AGAIN = 0.05  # of the limit, after which the steps are fitted anew
+UNKNOWN = (0.1, 3.0)  # of the limit, and seconds, at most: what a validation is taken to take before there was one
+VALIDATING = 0.2  # of the limit that validations may take where they are fitted
+NEWEST = 0.5  # weight of the pace since the last fit
+# SIGHUP: the terminal was closed. Windows has none.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @dataclass(frozen=True)
@@ -160,8 +167,9 @@ class Trainer:
             self.saver.load(checkpoint, self.objective)
         self.group.wrap(self.objective)
         self.updater = Updater(self.task, self.objective, self.settings, self.group, self.progress)
-        decay = self.settings.ema
-        self.ema = MovingAverage(self.updater.parameters, decay) if decay is not None else None
+        self.ema: list[Tensor] | None = None  # the moving average of the parameters
+        if self.settings.ema is not None:
+            self.ema = [parameter.detach().clone() for parameter in self.updater.parameters]
         if checkpoint is not None:
             self.now = self.saver.restore(checkpoint, self.updater, self.ema)
         self.updater.begin()
@@ -182,11 +190,11 @@ class Trainer:
             while reason is None:
                 self.update(shares)
                 now.seconds = self.seconds
-                if now.step % self.settings.log_every:
-                    self.progress.tick(now.step, now.seconds)
-                else:
+                if now.step % self.settings.log_every == 0:
                     now.sums["waited"], shares.waited = shares.waited, 0.0
                     self.record()
+                elif self.progress.live:
+                    self.progress.tick(now.step, now.seconds)
                 last = now.step >= self.settings.steps
                 validated = last or now.step % self.settings.validate_every == 0
                 if validated:
@@ -262,8 +270,10 @@ class Trainer:
         torch.manual_seed(mix_seeds(self.settings.seed, step, self.group.rank))
         share = next(shares)
         self.updater(share, now)
-        if self.ema is not None:
-            self.ema.update(self.updater.parameters, step)
+        if self.ema is not None and self.settings.ema is not None:
+            # Early on it forgets faster, so that the first weights are soon gone.
+            decay = min(self.settings.ema, (1 + step) / (10 + step))
+            torch._foreach_lerp_(self.ema, [parameter.detach() for parameter in self.updater.parameters], 1 - decay)
         now.step, now.position = step, share.end
 
     # ---- what is recorded, measured and saved
@@ -341,7 +351,7 @@ class Trainer:
         """Return the task's figures and samples, the same on every process."""
         self.progress.begin_validation()
         ema, parameters = self.ema, self.updater.parameters
-        averaged = contextlib.nullcontext() if ema is None else swap_values(parameters, ema.values)
+        averaged = contextlib.nullcontext() if ema is None else swap_values(parameters, ema)
         self.objective.eval()
         try:
             with torch.no_grad(), averaged, merge_adapters(self.objective), self.group.whole(self.objective):
@@ -378,252 +388,6 @@ class Trainer:
         self.progress.say(f"average of the last {len(folders)} checkpoints: {verdict}")
 
 
-# ---- one update
-
-
-class Updater:
-    """The updates of a run: its objective's parameters, their optimiser, and how a batch becomes a step of it."""
-
-    def __init__(self, task: Task, objective: nn.Module, settings: TrainingSettings, group: Group, progress: Progress):
-        self.task, self.objective, self.settings, self.group, self.progress = task, objective, settings, group, progress
-        self.device = device = group.device
-        self.bf16 = uses_bf16(settings, device)
-        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-        names = {id(parameter): name for name, parameter in objective.named_parameters()}
-        self.names = [names[id(parameter)] for parameter in self.parameters]
-        # A fused optimiser clips and skips on the device by itself; sharded weights and Apple's GPU have none.
-        self.fused = not group.shard and device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.AdamW(
-            self.parameters,
-            lr=settings.rate,
-            betas=(settings.betas[0], settings.betas[1]),
-            eps=1e-9,
-            weight_decay=settings.weight_decay,
-            fused=self.fused,
-            capturable=self.fused and device.type == "cuda",
-        )
-        self.call = torch.compile(objective) if settings.compile else objective
-        self.now = Counters()  # of the update under way
-        self.updates = 0  # updates of this process
-        self.skipped = torch.zeros((), device=device)  # updates without a finite gradient, since they were read
-        self.device_sums: dict[str, Tensor] = {}
-        self.unread: set[str] = set()  # of these sums
-        # On a GPU what changes from update to update is in its memory, where a replay reads it.
-        self.count = torch.ones((), device=device)
-        self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
-        halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
-        # Weights with adapters are computed in each update, and cast where they are used.
-        adapted = {id(each.weight) for each in adapters_of(objective).values()}
-        self.adapted = len(adapted) > 0
-        plain = [weight for weight in objective.parameters() if id(weight) not in adapted]
-        self.copies = mixed_precision.HalfCopies(plain, torch.bfloat16) if halves else None
-        self.plan = plan_updates(device, group.world, settings.accumulate, objective)
-        self.replay = self.choose_replay()
-
-    def choose_replay(self) -> Replay | None:
-        """Build the replay of updates, where the settings ask for it and it is possible."""
-        replay = self.settings.replay
-        if not replay:
-            return None
-        if self.plan.name == "replayed":
-            self.task.limit_shapes(self.bf16)
-            return Replay(CudaCapture(self.update_on, self.device))
-        if replay is True:
-            raise ConfigError("training.replay", f"true given, but {not_replayed(self.plan)} cannot be replayed")
-        return None
-
-    def path(self) -> str:
-        """Describe the path of the updates in one line, and what keeps it from a faster one."""
-        form, replayed = getattr(self.task, "form", None), self.replay is not None
-        return describe_path(self.plan, form, self.objective, replayed, self.settings.compile)
-
-    def begin(self) -> None:
-        """Prepare for replays, when the optimiser is new or restored: create AdamW's state before its first step."""
-        for parameter in self.parameters if self.replay is not None else ():
-            if not self.optimiser.state[parameter]:
-                self.optimiser.state[parameter] = {
-                    "step": torch.zeros((), device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
-                    "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
-                }
-
-    def __call__(self, share: Share, now: Counters) -> None:
-        """Take one step of the optimiser on some batches; `now` is where the run stands before it."""
-        self.now = now
-        rate = rate_at(now.step + 1, self.settings)
-        for each in self.optimiser.param_groups:
-            each["lr"] = rate if self.rate is None else self.rate.fill_(rate)
-        self.count.fill_(share.count)
-        if not self.try_replay(share):
-            self.accumulate_sums(attempt_in_parts(lambda parts: self.backward(share, parts), self.redo))
-            if self.group.world > 1:
-                self.group.sum_gradients(self.parameters)
-            self.step_optimiser()
-            self.optimiser.zero_grad(set_to_none=True)
-        now.sums["count"] = now.sums.get("count", 0) + share.count
-        self.updates += 1
-
-    # ---- eager
-
-    def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
-        """Compute the gradients of this process's share, its batches split into so many parts, and the sums."""
-        sums: dict[str, Tensor] = {}
-        for batch in share.batches:
-            cut, whole = split_batch(self.task, batch, parts)
-            for piece in cut:
-                try:
-                    losses = self.differentiate(self.task.move(piece, self.device))
-                except (RuntimeError, MemoryError) as error:
-                    if whole is not None and is_out_of_memory(error):
-                        raise whole from None
-                    raise
-                for name, value in losses.items():
-                    sums[name] = sums[name] + value if name in sums else value
-        return sums
-
-    def differentiate(self, batch: Any) -> dict[str, Tensor]:
-        """Compute the gradients of a batch's share of the update's loss, and the sums that it reports."""
-        copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
-        once = parametrize.cached() if self.adapted and not self.settings.compile else contextlib.nullcontext()
-        with once, copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            loss = self.call(batch)
-        (loss.total / self.count).backward()
-        return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}
-
-    def step_optimiser(self) -> None:
-        """Take one step of the optimiser; the device skips it where the gradient is not finite."""
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if self.group.shard:
-            norm = gather_full(norm)
-        bad = (~torch.isfinite(norm)).to(torch.float32)
-        self.skipped += bad
-        if not self.fused:  # it cannot skip on the device
-            if not bool(bad):
-                if self.settings.clip:
-                    torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
-                self.optimiser.step()
-            return
-        self.optimiser.found_inf = bad  # type: ignore[attr-defined]
-        # The fused step divides every gradient by this: clipping without a pass of its own.
-        scale = (norm / self.settings.clip).clamp(min=1.0) if self.settings.clip else torch.ones_like(norm)
-        self.optimiser.grad_scale = torch.where(bad > 0, 1.0, scale).to(torch.float32)  # type: ignore[attr-defined]
-        self.optimiser.step()
-
-    def redo(self, parts: int) -> None:
-        """Reset before a share that did not fit into memory is tried again in smaller parts."""
-        if self.group.shard:
-            raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
-        self.optimiser.zero_grad(set_to_none=True)
-        if self.replay is not None:  # free the graphs' memory
-            self.replay.forget()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.progress.say(f"step {self.now.step + 1}: out of memory, the batch is redone in {parts} parts")
-
-    # ---- replayed
-
-    def try_replay(self, share: Share) -> bool:
-        """Replay the update captured for another batch of its shape, if there is one; return whether that was done."""
-        if self.replay is None or not self.replay.on or call_records.has_hooks(self.objective):
-            return False  # a replay runs no Python, and would not call them
-        if self.updates == 1:  # the second update, with everything compiled, says whether it may be
-            return self.rehearse(self.replay, share.batches[0])
-        done = self.replay(share.batches[0])
-        if done:  # no Python was run
-            self.unread.update(self.device_sums)
-        else:  # a failed capture may leave gradients without values
-            self.optimiser.zero_grad(set_to_none=True)
-        return done
-
-    def rehearse(self, replay: Replay, batch: Any) -> bool:
-        """Run the update as a capture would see it; if it waits for the GPU, undo it and replay no updates."""
-        cuda = self.device.type == "cuda"
-        random = torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if cuda else None
-        try:
-            there = self.task.move(batch, self.device)
-            with forbid_waits(self.device):
-                self.update_on(there)
-            return True
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                replay.forget()
-                if "synchronizing" not in str(error):
-                    raise
-                self.progress.say("updates are not replayed, because this model waits for the GPU in between")
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.set_rng_state(random[0])
-        if random[1] is not None:
-            torch.cuda.set_rng_state(random[1], self.device)
-        return False
-
-    def update_on(self, batch: Any) -> None:
-        """Run all of a GPU's work for an update on one batch, which is there already."""
-        self.accumulate_sums(self.differentiate(batch))
-        self.step_optimiser()
-        self.optimiser.zero_grad(set_to_none=True)
-
-    # ---- the sums of the losses
-
-    def accumulate_sums(self, sums: Mapping[str, Tensor]) -> None:
-        """Add losses to those that are read later."""
-        for name, value in sums.items():
-            if self.device.type == "cpu" and self.group.world == 1:  # reading is free, and the order always the same
-                self.now.sums[name] = self.now.sums.get(name, 0.0) + float(value)
-                continue
-            if name not in self.device_sums:
-                self.device_sums[name] = torch.zeros((), dtype=wide_dtype(self.device), device=self.device)
-            self.device_sums[name] += value
-            self.unread.add(name)
-
-    def read_sums(self, now: Counters) -> None:
-        """Copy the device's sums to the host."""
-        for name, value in self.device_sums.items():
-            if name in self.unread:
-                now.sums[name] = now.sums.get(name, 0.0) + float(self.group.sum(value.clone()))
-                value.zero_()  # in place: a replay adds to it
-        self.unread.clear()
-        skipped = int(self.skipped)
-        now.sums["bad"] = now.sums.get("bad", 0) + skipped
-        now.skipped += skipped
-        self.skipped.zero_()
-
-
-# ---- in smaller parts, where memory runs out
-
-
-def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) -> T:
-    """Call `attempt(1)`; if memory runs out, `attempt(2)`, `attempt(4)` and so on, with `again(parts)` before each."""
-    parts = 1
-    while True:
-        try:
-            return attempt(parts)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        # Outside of the handler: the traceback holds on to every tensor that did fit.
-        parts *= 2
-        again(parts)
-
-
-def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
-    """Split the batch into so many parts, a power of two, or as many as it has; raise if it cannot be split."""
-    cut: list[Any] = [batch]
-    problem: TrainingError | None = None
-    for _ in range(parts.bit_length() - 1):
-        before, cut = cut, []
-        problem = TrainingError("out of memory, and this task cannot make its batches smaller")
-        for each in before:
-            try:
-                cut += task.halves(each)
-            except TrainingError as error:  # one example: others of this update may still be cut
-                cut.append(each)
-                problem = error
-        if len(cut) > len(before):
-            problem = None
-    return cut, problem
-
-
 def mix_seeds(*numbers: int) -> int:
     """Mix several numbers into one seed (SplitMix64), so that neighbours have nothing in common."""
     state = 0
@@ -633,3 +397,182 @@ def mix_seeds(*numbers: int) -> int:
         state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
         state ^= state >> 31
     return state
+
+
+# ---- the time
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment from which steps are timed."""
+
+    step: int
+    seconds: float
+    validating: float  # seconds of validations up to then
+
+
+class Timetable:
+    """The timetable of one process; without a limit it leaves the settings as they are."""
+
+    def __init__(self, given: TrainingSettings):
+        self.given = given
+        self.limit = None if given.minutes is None else 60 * given.minutes
+        self.is_open = "steps" in given.fit  # no number of steps was set
+        self.pace: float | None = None  # seconds per step
+        self.validation: float | None = None  # seconds of a validation, and of the checkpoint behind it
+        self.validating = 0.0  # seconds of all of them
+        self.warmup: int | None = None  # that was fitted
+        self.first_step = 0  # of this process
+        self.open_step: int | None = None  # whose checkpoint says that there is time for more
+        self.mark: Mark | None = None
+
+    @property
+    def reserve(self) -> float:
+        """Return the seconds that the end of the run takes: a validation, and one of the average."""
+        if self.limit is None:
+            return 0.0
+        each = min(UNKNOWN[0] * self.limit, UNKNOWN[1]) if self.validation is None else self.validation
+        return each * (1 + (self.given.average > 1))
+
+    def begin(self, now: Counters) -> TrainingSettings | None:
+        """Begin, where a run starts or is resumed; return the settings that an earlier process had fitted."""
+        if self.limit is None or not {"pace", *FITTED} <= now.fitted.keys():
+            return None
+        self.pace, self.validation = now.fitted["pace"], now.fitted.get("validation")
+        self.warmup = int(now.fitted["warmup"])
+        return self.fit(now)
+
+    def is_over(self, now: Counters) -> bool:
+        """Return whether an earlier process had come to the end of this limit."""
+        return self.limit is not None and now.fitted.get("over", 0.0) >= self.limit
+
+    def is_late(self, now: Counters) -> bool:
+        """Return whether there is only time for the end; at least one step is taken, however long the data took.
+
+        After a step whose checkpoint says that there is time there is, however long saving it took: who resumes a run
+        that ended has to read so in its last checkpoint.
+        """
+        if self.limit is None or now.step in (0, self.open_step):
+            return False
+        return now.seconds + self.reserve > self.limit
+
+    def note_validation(self, seconds: float, more: bool = False) -> None:
+        """Note how long a validation took, or the checkpoint behind it, which is one thing `more`."""
+        self.validation = seconds + (self.validation or 0.0) * more
+        self.validating += seconds
+
+    def is_due(self, now: Counters, validated: bool) -> bool:
+        """Return whether the steps are to be fitted now, after a step."""
+        if self.limit is None or now.step < self.first_step + FIRST:
+            return False
+        if self.mark is None:
+            self.mark = Mark(now.step, now.seconds, self.validating)
+            return False
+        steps, seconds = now.step - self.mark.step, now.seconds - self.mark.seconds
+        if self.pace is None:
+            return steps >= TIMED and (seconds >= EARLY * self.limit or steps >= MANY)
+        return steps >= TIMED and (validated or seconds >= AGAIN * self.limit)
+
+    def fit(self, now: Counters) -> TrainingSettings:
+        """Return the settings with as many steps as fit into the time that is left."""
+        assert self.limit is not None
+        self.measure(now)
+        given, pace = self.given, self.pace or 0.0
+        left = max(0.0, self.limit - now.seconds - self.reserve)
+        every, cost = given.validate_every, self.reserve / (1 + (given.average > 1))
+        if self.is_open and "validate_every" in given.fit:
+            most = now.step + steps_that_fit(left, pace, 0.0, 1)
+            usual = max(1, min(50, most), min(1_000, most // 20))  # for about twenty validations
+            every = max(usual, math.ceil(most * cost / (VALIDATING * self.limit)))
+        more = max(steps_that_fit(left, pace, cost, every), int(now.step == self.open_step))
+        steps = max(1, now.step + more)
+        steps = steps if self.is_open else min(steps, given.steps)
+        if self.warmup is None or now.step < self.warmup:  # what is behind stays as it was
+            self.warmup = self.fit_warmup(steps)
+        self.mark = Mark(now.step, now.seconds, self.validating)
+        return replace(given, steps=steps, warmup=self.warmup, validate_every=every)
+
+    def measure(self, now: Counters) -> None:
+        """Measure the pace since the last fit; half of it counts, and half of that before."""
+        if self.mark is None or now.step <= self.mark.step:
+            return
+        seconds = now.seconds - self.mark.seconds - (self.validating - self.mark.validating)
+        newest = max(seconds, 1e-6) / (now.step - self.mark.step)
+        self.pace = newest if self.pace is None else NEWEST * newest + (1 - NEWEST) * self.pace
+
+    def fit_warmup(self, steps: int) -> int:
+        """Return the warm-up of so many steps: a tenth, or in proportion where a schedule that was set is shortened."""
+        given = self.given
+        if self.is_open:
+            return max(1, min(4_000, steps // 10)) if "warmup" in given.fit else given.warmup
+        return given.warmup if steps >= given.steps else min(given.warmup, max(1, given.warmup * steps // given.steps))
+
+    def record(self, settings: TrainingSettings) -> dict[str, float]:
+        """Return what a checkpoint holds of a fit."""
+        fitted: dict[str, float] = {name: getattr(settings, name) for name in FITTED}
+        measured = {"pace": self.pace, "validation": self.validation}
+        return fitted | {name: value for name, value in measured.items() if value is not None}
+
+    def ends_with_the_time(self, fitted: Mapping[str, float]) -> bool:
+        """Return whether the last of the fitted steps is where the time ends, and not a number that was set."""
+        return "steps" in fitted and (self.is_open or fitted["steps"] < self.given.steps)
+
+
+def steps_that_fit(seconds: float, pace: float, validation: float, every: int) -> int:
+    """Return how many steps fit into so many seconds, with a validation after every so many of them."""
+    each = pace + validation / every
+    return max(0, int(seconds / each)) if each > 0 else 0
+
+
+# ---- when training stops
+
+
+class StopCriteria:
+    """Criteria for stopping; inside the block, Ctrl-C, SIGTERM and SIGHUP let the update finish, to be saved.
+
+    A second Ctrl-C stops at once. A SIGHUP that is ignored, as with `nohup`, stays ignored, and so does a Ctrl-C,
+    as with `&` in a script.
+    """
+
+    def __init__(self, group: Group, progress: Progress, timetable: Timetable):
+        self.group, self.progress, self.timetable = group, progress, timetable
+        self.signal_name: str | None = None
+        self.before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        ignored = {number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN}
+        try:
+            self.before = {number: signal.signal(number, self.note) for number in SIGNALS if number not in ignored}
+        except ValueError:  # not in the main thread: whoever started it has to stop it
+            self.before = {}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    @property
+    def signal_number(self) -> int:
+        """Return the number of the signal that asked to stop; of SIGTERM where another process was asked."""
+        return int(signal.Signals[self.signal_name] if self.signal_name else signal.SIGTERM)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Remember that a signal asked to stop."""
+        if self.signal_name is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_name = signal.Signals(number).name
+        self.progress.say(f"{self.signal_name}: saving after this step")
+
+    def reason(self, now: Counters, settings: TrainingSettings) -> str | None:
+        """Return why to stop, the same on every process: finished, patience, signal or minutes; None to continue."""
+        group = self.group
+        if now.step >= settings.steps:
+            return "minutes" if self.timetable.ends_with_the_time(now.fitted) else "finished"
+        if settings.patience and now.waited >= settings.patience:
+            return "patience"
+        if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
+            return None  # asking the others costs a wait for the device
+        anywhere = group.any if group.world > 1 else bool
+        if anywhere(self.signal_name is not None):
+            return "signal"
+        return "minutes" if anywhere(self.timetable.is_late(now)) else None

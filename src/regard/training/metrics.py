@@ -45,18 +45,16 @@ PROJECT = "regard"  # the project or experiment, where the service's own variabl
 class Metrics:
     """A writer of a run's records to metrics.jsonl, which mirrors them to the trackers named in `track`.
 
-    `path` is the file, or the run folder that it stands in. A last line that a crash tore is cut off. After a resume at
-    `resume_step`, records of later steps are cut off too, so that a curve has no point twice, and where that step's
-    validation is still to come (not `validated`), what was recorded of one.
+    A last line that a crash tore is cut off. After a resume at `resume_step`, records of later steps are cut off too,
+    so that a curve has no point twice, and where that step's validation is still to come (not `validated`), what was
+    recorded of one.
     """
 
     def __init__(
-        self, path: str | Path, resume_step: int | None = None, track: Sequence[str] = (), *, validated: bool = True
+        self, path: Path, resume_step: int | None = None, track: Sequence[str] = (), *, validated: bool = True
     ):
-        path = Path(path)
-        self.path = path / "metrics.jsonl" if path.is_dir() else path
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
+        self.path = path
+        if path.exists():
             self._repair(resume_step, validated)
         self._file = open(self.path, "ab", buffering=0, opener=disk.no_link)  # noqa: SIM115
         self._trackers = open_trackers(track, self.path.parent, resume_step)

@@ -110,6 +110,11 @@ class Progress:
     closed.
     """
 
+    live = False  # it is told every step, and not only those that are recorded: it has a `tick` of its own
+
+    def __init_subclass__(cls) -> None:
+        cls.live = cls.live or "tick" in vars(cls)
+
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         """Report that training starts: its name, facts about it, and the number of steps, if known."""
 
@@ -122,7 +127,7 @@ class Progress:
     def tick(self, step: int, seconds: float) -> None:
         """Report that a step was taken, with its number and the seconds since the first; its figures are not known yet.
 
-        Called before the first step too, with the number that training starts from.
+        Called before the first step too, with the number that training starts from, and then where it is `live`.
         """
 
     def begin_validation(self) -> None:
@@ -200,18 +205,14 @@ class CurrentFigures:
         """
         if self.limit is not None and "seconds" in self.last:
             return float(max(0.0, self.limit - self.last["seconds"] - since))
-        pace = self._pace()
-        if self.steps is None or pace is None:
-            return None
-        left = max(0, self.steps - self.last["step"]) * pace
-        return max(left - since, left - pace, 0.0)
-
-    def _pace(self) -> float | None:
-        """Return the seconds per step since the first record; None where there is no other yet."""
-        if self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
+        if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
-        return seconds / steps if steps > 0 and seconds > 0 else None
+        if steps <= 0 or seconds <= 0:  # there is no other record yet
+            return None
+        pace = seconds / steps
+        left = max(0, self.steps - self.last["step"]) * pace
+        return max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
         """Return the step as `step 500/8,000`."""
@@ -388,6 +389,7 @@ class ProgressGroup(Progress):
 
     def __init__(self, members: Sequence[Progress]):
         self.members = list(members)
+        self.live = any(member.live for member in members)
 
 
 def forward(report: str) -> Callable[..., None]:

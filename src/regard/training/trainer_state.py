@@ -34,10 +34,10 @@ from regard.training.checkpoint import (
 from regard.training.distributed import Group, gather_all, shard_like
 from regard.training.settings import FITTED, TrainingSettings
 from regard.training.task import Position, Task
-from regard.training.weights import MovingAverage, check_weights, load_tensors
+from regard.training.weights import check_weights, load_tensors
 
 if TYPE_CHECKING:
-    from regard.training.loop import Updater
+    from regard.training.update import Updater
 
 RAW = "raw."  # before the names of weights as they are, where a checkpoint's are a moving average
 
@@ -57,7 +57,7 @@ class Counters:
     sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
     skipped: int = 0
     validated: int | None = None  # the step of the last validation
-    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.schedule`)
+    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.loop.Timetable`)
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
         """Note a validation, and return whether it is the best so far.
@@ -121,7 +121,7 @@ COUNTER_CHECKS = (
 def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
     """Read and check the counters of a checkpoint."""
     where = str(folder / "manifest.json")
-    table = check_key(manifest, "counters", lambda value: isinstance(value, dict), "a table", where)
+    table = check_key(manifest, "counters", dict, "a table", where)
     for key in table:
         if key not in Counters.__dataclass_fields__:
             raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
@@ -222,12 +222,12 @@ class Saver:
         where = str(checkpoint.folder / "trainer.safetensors") if raw else where
         load_tensors(own, raw or checkpoint.model, where)
 
-    def restore(self, checkpoint: Checkpoint, updater: "Updater", ema: MovingAverage | None) -> Counters:
+    def restore(self, checkpoint: Checkpoint, updater: "Updater", ema: list[Tensor] | None) -> Counters:
         """Restore the optimiser, the average and the counters of a checkpoint."""
         where = str(checkpoint.folder / "trainer.safetensors")
         restore_optimiser(updater, checkpoint.trainer, where)
         if ema is not None:
-            ema.values = [
+            ema[:] = [
                 shard_like(checkpoint.model[name], parameter.detach())
                 for name, parameter in zip(updater.names, updater.parameters, strict=True)
             ]
@@ -240,7 +240,7 @@ class Saver:
 
     # ---- what is written
 
-    def save(self, now: Counters, updater: "Updater", ema: MovingAverage | None, best: bool) -> None:
+    def save(self, now: Counters, updater: "Updater", ema: list[Tensor] | None, best: bool) -> None:
         """Write a checkpoint of the current state."""
         updater.read_sums(now)
         first = self.group.first
@@ -249,7 +249,7 @@ class Saver:
         self.check_overflow(now, weights)
         if ema is not None:
             trainer |= {f"{RAW}{name}": tensor for name, tensor in weights.items()}
-            weights = {**weights, **gather_all(dict(zip(updater.names, ema.values, strict=True)), first)}
+            weights = {**weights, **gather_all(dict(zip(updater.names, ema, strict=True)), first)}
         self.step = now.step
         name = step_name(now.step)
 

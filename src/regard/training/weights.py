@@ -126,23 +126,6 @@ def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
 # ---- averages
 
 
-class MovingAverage:
-    r"""An exponential moving average: $\bar\theta \leftarrow \beta \bar\theta + (1 - \beta) \theta$ after every step.
-
-    Early on β is smaller, (1 + t) / (10 + t), so that the first weights are soon forgotten.
-    """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
-        self.decay = decay
-        self.values = [parameter.detach().clone() for parameter in parameters]
-
-    @torch.no_grad()
-    def update(self, parameters: Sequence[nn.Parameter], step: int) -> None:
-        """Update the average with the weights after a step, counted from 1."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.values, [parameter.detach() for parameter in parameters], 1 - decay)
-
-
 @contextlib.contextmanager
 def swap_values(parameters: Sequence[nn.Parameter], values: Iterable[Tensor]) -> Iterator[None]:
     """Replace parameters by other values inside the block."""

@@ -83,7 +83,7 @@ def test_samples_are_marked_by_more_than_colour(tmp_path):
 
 
 def test_a_classifier_is_told_by_its_accuracy(tmp_path):
-    with Metrics(tmp_path) as metrics:
+    with Metrics(tmp_path / "metrics.jsonl") as metrics:
         metrics.write("valid", {"step": 50, "loss": 0.4, "accuracy": 0.913, "best": True})
     (tmp_path / "config.toml").write_text('[model]\nkind = "encoder"\n')
     text = read(write(tmp_path).read_text())
