@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import ArgumentError
-from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
+from regard.inspection.collect.exhibit import Graph, GraphGroup, GraphNode
 from regard.inspection.draw.graph_layout import Curve, Frame, Item, Layout, lay_out
 from regard.io import disk
 

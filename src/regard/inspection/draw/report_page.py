@@ -16,8 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.graph import STATIC
-from regard.inspection.draw.html import Table, document, figure_element, svg_element, table_element
-from regard.inspection.draw.plot import INK
+from regard.inspection.draw.plot import INK, Table, document, figure_element, svg_element, table_element
 from regard.io import disk, reading
 from regard.training import MISSING, Sample, metrics
 
