@@ -16,8 +16,8 @@ half precision and computes any row of any head from them, without the model.
 # r rows, a silenced head each · b rows of a batch: sentences of a document, otherwise one · h heads
 # n rows or positions · m columns · s sentences · d width
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -150,9 +150,18 @@ def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> A
     size = sum(len(side.pieces) for name, side in forced.sides.items() if name in ("source", "read"))
     count, whole = max(1, BUDGET // max(1, size)), float(forced.log_probs(model).cpu().double().sum())
     changes: dict[str, list[float]] = {view.name: [] for view in views}
+    modules = call_records.find_outermost(model)
     for first in range(0, len(heads), count):
         chunk = heads[first : first + count]
-        with silence_heads(model, chunk, forced):
+        with ExitStack() as hooks:
+            for name in dict(chunk):  # head i is silenced in row i of the batch
+                rows = [(row, head) for row, (each, head) in enumerate(chunk) if each == name]
+                if name in MEMORY_VIEWS:
+                    handles = silence_memory_heads(model, name, rows, len(forced.sides["source"].pieces))
+                else:
+                    handles = [silence_head(modules[name], rows, len(chunk))]
+                for handle in handles:
+                    hooks.callback(handle.remove)
             log_probs = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
         for (name, _), log_prob in zip(chunk, log_probs, strict=True):
             changes[name].append(log_prob - whole)
@@ -169,22 +178,6 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
     for name, changes in ablation.changes.items():
         lines.append(f"{titles[name]:<{width}}" + "".join(f"{change:>+10.3f}" for change in changes))
     return "\n".join(lines)
-
-
-@contextmanager
-def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: ForcedExample) -> Iterator[None]:
-    """Silence head i in row i of a batch, inside the block."""
-    modules = call_records.find_outermost(model)
-    with ExitStack() as hooks:
-        for name in dict(heads):
-            rows = [(row, head) for row, (each, head) in enumerate(heads) if each == name]
-            if name in MEMORY_VIEWS:
-                handles = silence_memory_heads(model, name, rows, len(forced.sides["source"].pieces))
-            else:
-                handles = [silence_head(modules[name], rows, len(heads))]
-            for handle in handles:
-                hooks.callback(handle.remove)
-        yield
 
 
 def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
@@ -370,9 +363,19 @@ def joined_numbers(
         return torch.cat([calls[0].row(tensor, at)[:, :length] for at, length in enumerate(lengths)], 1)
 
     def table(tensors: Sequence[Tensor | None], default: float = 0.0) -> Float[Tensor, "h n m"] | None:
-        if lengths is None or tensors[0] is None:
-            return stack_tables(calls, columns, tensors, default)
-        return beside(tensors[0].mT).mT
+        """Stack the tables of all calls, zeros for keys that a call lacks; the default stands for None among others."""
+        if all(tensor is None for tensor in tensors):
+            return None
+        if lengths is not None and tensors[0] is not None:
+            return beside(tensors[0].mT).mT
+        rows = []
+        for resolved, tensor in zip(calls, tensors, strict=True):
+            shape = resolved.look.weights.shape
+            whole = torch.full(shape, default) if tensor is None else tensor.expand(shape)
+            rows.append(F.pad(resolved.row(whole), (0, columns - shape[-1])))
+        joined = torch.cat(rows, 1)
+        same = len(joined) > 1 and bool((joined == joined[:1]).all())
+        return joined[:1] if same else joined
 
     if lengths is None:
         keys, values = (
@@ -421,22 +424,3 @@ def shared_keys(
         if not torch.allclose(tensor[has_weight], beginning[has_weight], rtol=1e-4, atol=1e-6):
             return None
     return F.pad(last, (0, 0, 0, columns - last.shape[1]))
-
-
-def stack_tables(
-    calls: Sequence[ResolvedCall], columns: int, tensors: Sequence[Tensor | None], default: float = 0.0
-) -> Float[Tensor, "h n m"] | None:
-    """Stack the tables [h n m] of all calls, with zeros for keys that a call does not have.
-
-    The `default` stands for None where only some of them are; where all are, the result is None.
-    """
-    if all(tensor is None for tensor in tensors):
-        return None
-    rows = []
-    for resolved, tensor in zip(calls, tensors, strict=True):
-        shape = resolved.look.weights.shape
-        whole = torch.full(shape, default) if tensor is None else tensor.expand(shape)
-        rows.append(F.pad(resolved.row(whole), (0, columns - shape[-1])))
-    joined = torch.cat(rows, 1)
-    same = len(joined) > 1 and bool((joined == joined[:1]).all())
-    return joined[:1] if same else joined

@@ -95,13 +95,13 @@ def picture(
     or PDF.
     """
     exhibit = as_exhibit(what, source, target)
-    figure = _draw_view(exhibit, *_select(exhibit, view, head), stretch)
+    figure = draw_view(exhibit, *select(exhibit, view, head), stretch)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bool) -> Figure:
+def draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
     weights = view.weights.detach().float().cpu()
     weights = torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
@@ -126,11 +126,11 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: b
     across, words = units_of(columns, view.weights.shape[2], whole=True)
     figure = heatmap(merge(weights, down, across), words, names, title=name, stretch=stretch)
     for axes, each in zip(figure.axes, heads, strict=False):
-        _marks(axes, view, each, down, across)
+        mark(axes, view, each, down, across)
     return figure
 
 
-def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
+def select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
     """Choose the view to draw and its heads; None stands for their mean."""
     views = {view.name: view for view in exhibit.views}
     if not views:
@@ -150,7 +150,7 @@ def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View,
     return view, [0] if count == 1 else list(range(count))
 
 
-def _marks(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
+def mark(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
     """Mark windows of local attention by a bracket and a diamond at the centre, what hard attention took by a ring."""
     m = view.weights.shape[2]
     last = max((column for column in columns if column is not None), default=0)
@@ -236,10 +236,8 @@ def _veil(shares: Any) -> Any:
     small.
     """
     bright = np.sqrt(np.clip(shares, 0.0, 1.0))
-    veil = np.zeros((*bright.shape, 4))
-    veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
-    veil[..., 3] = DIM * (1 - bright) + LIFT * bright
-    return veil
+    grey = 0.05 + 0.95 * bright
+    return np.stack([grey, grey, grey, DIM * (1 - bright) + LIFT * bright], -1)
 
 
 GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # over grey, for the bar
@@ -271,7 +269,7 @@ def replace_surrogates(text: str) -> str:
 
 def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
     """Draw words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
-    by_role: dict[str, View] = {view.role: view for view in exhibit.views}
+    by_role = {str(view.role): view for view in exhibit.views}
     whole = by_role.get("sentences")
     counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
     if words is None:
@@ -347,7 +345,12 @@ def draw_dependencies(
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
     words = [cut_word(word, MAX_LETTERS) for word in words]
-    centres, wide = place_words(words, relations)
+    centres, wide = list[float](), SIDE - GAP  # the middle of each word, and how wide all are
+    for word, relation in zip(words, relations, strict=True):
+        width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
+        centres.append(wide + GAP + width / 2)
+        wide += GAP + width
+    wide += SIDE
     strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
     tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
     looks = [(word, at) for word, at in enumerate(strongest) if at not in (-1, word)]
@@ -389,16 +392,6 @@ def draw_dependencies(
     x, y = (wide + left + size + 0.12) / total, (high - top - size) / high
     draw_bar(figure, scale, [figure.add_axes((x, y, 0.09 / total, size / high))], (0.09, size), within=True)
     return figure
-
-
-def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[float], float]:
-    """Place the middle of each word, in inches; also how wide all are."""
-    centres, x = list[float](), SIDE
-    for word, relation in zip(words, relations, strict=True):
-        width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
-        centres.append(x + width / 2)
-        x += width + GAP
-    return centres, x - GAP + SIDE
 
 
 def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
@@ -455,8 +448,11 @@ def heatmap(
         [cut_word(word[: MAX_LETTERS + 1], MAX_LETTERS) for word in words]
         for words in (_labels("source", source, m), _labels("target", target, n))
     )
-    heading, names = _titles(title, panels)
-
+    heading, names = title, [f"head {index + 1}" for index in range(panels)] if panels > 1 else [""]
+    if title is not None and not isinstance(title, str):
+        if len(title) != panels:
+            raise ShapeError(f"title: one title or one for each of {panels} panels was expected, got {len(title)}")
+        heading, names = None, list(map(str, title))
     scales = list_scales(stack, stretch)
     if m > 24 or panels == 4:  # two by two; otherwise a row where they fit, and four at most
         columns = min(panels, 2)
@@ -485,7 +481,7 @@ def heatmap(
         own = [axes for axes, each in zip(grid, scales, strict=False) if each == scale]
         beside = grid if len(set(scales)) == 1 else own
         draw_bar(figure, scale, beside, (m * cell * min(columns, len(own)), n * cell * rows))
-    if heading:
+    if isinstance(heading, str) and heading:
         figure.suptitle(heading, fontsize=11, color=INK, fontfamily=fonts(), parse_math=False)
     if path is not None:
         save(figure, path)
@@ -506,9 +502,8 @@ def draw_panel(
     )
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
         label.set_fontfamily(fonts())
-    if not upright:
-        for label in axes.get_xticklabels():
-            label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
+    for label in () if upright else axes.get_xticklabels():
+        label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
     # Thin white lines between cells keep neighbours apart without drawing attention to themselves.
     axes.set_xticks([j - 0.5 for j in range(1, len(source))], minor=True)
     axes.set_yticks([i - 0.5 for i in range(1, len(target))], minor=True)
@@ -523,7 +518,14 @@ def draw_panel(
             textwrap.fill(name, room), fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False
         )
     if cell >= 0.28:
-        _write_values(axes, matrix, scale, size=min(8.0, cell * 17.5))
+        for i, row in enumerate(matrix.tolist()):
+            for j, value in enumerate(row):
+                text = share(value)
+                if text in ("0", "-0"):
+                    continue
+                dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
+                style: dict[str, Any] = {"fontsize": min(8.0, cell * 17.5), "color": "white" if dark else INK}
+                axes.text(j, i, text, ha="center", va="center", fontfamily="DejaVu Sans", **style)
     return image
 
 
@@ -556,7 +558,7 @@ def bars(
                     gap + SHADES[sum(value >= step for step in STEPS)] * size
                     for value, size in zip(row, wide, strict=True)
                 )
-                lines.append((_pad(word, margin, right=True) + cells).rstrip())
+                lines.append((" " * (margin - text_width(word)) + word + cells).rstrip())
             lines.append("")
     key = "  ".join(f"{shade} {share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
     lines.append(" " * margin + gap + key + " and more")
@@ -568,7 +570,8 @@ def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list
     for least, gap in ((4, "  "), (3, " "), (2, " ")):
         wide = [max(text_width(word), least) for word in source]
         if margin + sum(wide) + len(gap) * len(source) <= width:
-            return [" " * margin + "".join(gap + _pad(w, k) for w, k in zip(source, wide, strict=True))], wide, gap
+            padded = (gap + word + " " * (size - text_width(word)) for word, size in zip(source, wide, strict=True))
+            return [" " * margin + "".join(padded)], wide, gap
     for size in (3, 1):
         stairs = [" " * margin + (" " + "│".ljust(size)) * j + " ┌ " for j in range(len(source))]
         if all(len(stair) + text_width(word) <= width for stair, word in zip(stairs, source, strict=True)):
@@ -593,26 +596,6 @@ def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
     return check_words(name, words, count)
 
 
-def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[str]]:
-    heads = [f"head {index + 1}" for index in range(panels)] if panels > 1 else [""]
-    if title is None or isinstance(title, str):
-        return title or "", heads
-    if len(title) != panels:
-        raise ShapeError(f"title: one title or one for each of {panels} panels was expected, got {len(title)}")
-    return "", [str(name) for name in title]
-
-
-def _write_values(axes: Axes, matrix: Tensor, scale: Scale, size: float) -> None:
-    for i, row in enumerate(matrix.tolist()):
-        for j, value in enumerate(row):
-            text = share(value)
-            if text in ("0", "-0"):
-                continue
-            dark = is_dark(scale.colours((value - scale.low) / (scale.high - scale.low)))
-            style: dict[str, Any] = {"fontsize": size, "fontfamily": "DejaVu Sans", "color": "white" if dark else INK}
-            axes.text(j, i, text, ha="center", va="center", **style)
-
-
 def text_width(word: str) -> int:
     """Count the columns a word takes in a terminal: two for wide letters, none for combining marks."""
     return sum(
@@ -628,11 +611,6 @@ def cut_word(word: str, size: int) -> str:
     while word and text_width(word) > size - 1:
         word = word[:-1]
     return word + "…" if size > 0 else ""
-
-
-def _pad(word: str, size: int, right: bool = False) -> str:
-    fill = " " * (size - text_width(word))
-    return fill + word if right else word + fill
 
 
 def fonts() -> list[str]:

@@ -150,19 +150,19 @@ class Scale:
     high: float
     label: str = ""  # of the bar: what it is a scale of, or the largest weight
 
-    def ticks(self) -> list[float]:
-        """Return the numbers that stand at the bar: its ends, and the middle."""
-        return [self.low, (self.low + self.high) / 2, self.high]
-
 
 def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
     """List the scale of each panel: weights share one, and what is negative or above 1 another."""
     shares = [float(panel.min()) >= 0.0 and float(panel.max()) <= 1.0 + ROUNDING for panel in stack]
+    weights = weight_scale(stack[shares], stretch)
+    if all(shares):
+        return [weights] * len(shares)
     others = stack[[not each for each in shares]]
-    rest = own_scale(float(others.min()), float(others.max())) if len(others) else None
-    weights = weight_scale(stack[shares], stretch) if any(shares) else None
-    scales = [weights if each else rest for each in shares]
-    return [scale for scale in scales if scale is not None]
+    low, high = float(others.min()), float(others.max())
+    top = max(-low, high)
+    # Numbers of any size go from 0, or as far below it as above.
+    rest = Scale(DIVERGING, -top, top) if low < 0.0 else Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
+    return [weights if each else rest for each in shares]
 
 
 def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
@@ -171,14 +171,6 @@ def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
     if not top > 0.0:
         return Scale(SEQUENTIAL, 0.0, 1.0, label)
     return Scale(SEQUENTIAL, 0.0, top, "; ".join(filter(None, [label, f"stretched: the largest is {end_text(top)}"])))
-
-
-def own_scale(low: float, high: float) -> Scale:
-    """Return the scale of numbers of any size: from 0, or as far below it as above."""
-    if low < 0.0:
-        reach = max(-low, high)
-        return Scale(DIVERGING, -reach, reach)
-    return Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
 
 
 def draw_bar(
@@ -197,7 +189,8 @@ def draw_bar(
         bar = figure.colorbar(numbers, ax=list(beside), shrink=part, aspect=length / 0.09, pad=0.03, **place)  # type: ignore[arg-type]
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, colors=FAINT, length=0, pad=2)
-    bar.set_ticks(scale.ticks(), labels=[end_text(tick) for tick in scale.ticks()])
+    ticks = [scale.low, (scale.low + scale.high) / 2, scale.high]
+    bar.set_ticks(ticks, labels=list(map(end_text, ticks)))
     bar.ax.minorticks_off()
     for label in [*bar.ax.get_xticklabels(), *bar.ax.get_yticklabels()]:
         label.set_fontfamily("DejaVu Sans")
@@ -275,15 +268,9 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
     axes.axhline(lengths.value, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    text, at = {"va": "center", "fontsize": 8, "color": FAINT}, ("axes fraction", "data")
     axes.annotate(
-        f"all {lengths.value:.1f}",
-        (1.0, lengths.value),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=FAINT,
+        f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, textcoords="offset points", **text
     )
     x, y = [], []
     for i, bucket in enumerate(buckets):
@@ -343,9 +330,9 @@ def show(cell: Cell, style: str = "") -> str:
         return "–"
     if isinstance(cell, str | bool):
         return str(cell)
-    text = format(cell, style) if style else format(cell, ".3g" if isinstance(cell, float) else ",d")
     if cell == 0:
         return "0"
+    text = format(cell, style or (".3g" if isinstance(cell, float) else ",d"))
     if "e" in text and math.isfinite(cell):
         digits, power = text.split("e")
         raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
@@ -355,17 +342,12 @@ def show(cell: Cell, style: str = "") -> str:
 
 def document(title: str, body: Sequence[str], style: str = "") -> str:
     """Write a whole page from the elements of its body; `style` is added to the common one."""
-    head = [
-        "<!doctype html>",
-        '<html lang="en-GB">',
-        "<head>",
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}{style}</style>",
-        "</head>",
-    ]
-    return "\n".join([*head, "<body>", "<main>", *body, "</main>", "</body>", "</html>", ""])
+    head = (
+        '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>"
+    )
+    return "\n".join([head, *body, "</main>\n</body>\n</html>\n"])
 
 
 def figure_element(figure: Figure, index: int | str, *, caption: str, alt: str) -> str:
