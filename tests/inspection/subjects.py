@@ -8,11 +8,9 @@ import torch
 
 from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Ablation, Exhibit, View, Walk
+from regard.inspection.collect.exhibit import Ablation, Exhibit, Graph, View, Walk
 from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
-from regard.inspection.collect.from_run import ablation_of
-from regard.inspection.collect.graph import Graph
-from regard.inspection.collect.views import views_of
+from regard.inspection.collect.from_run import ablation_of, views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import KINDS, Model, build, read_model_config
 from regard.run import Run

@@ -4,11 +4,10 @@ import io
 import sys
 
 import pytest
-from inspection import exhibits
 from inspection.subjects import subject
 
 from regard.errors import CommandError
-from regard.inspection.look_files import OutputPaths, read_against, read_inputs, write_exhibit
+from regard.inspection.look_files import OutputPaths, read_against, read_inputs
 
 FORMATS = ("html", "png", "svg")
 
@@ -54,15 +53,6 @@ def test_an_input_is_not_written_over(tmp_path):
     (tmp_path / "a.png").write_bytes(b"a picture")
     with pytest.raises(CommandError, match="is an input file, expected another"):
         OutputPaths.parse(tmp_path / "a.png", None, FORMATS).list_paths(1, [str(tmp_path / "a.png")])
-
-
-def test_an_exhibit_is_written_by_its_suffix(tmp_path):
-    exhibit = exhibits.transformer(layers=1, heads=2)
-    assert "<html" in write_exhibit(exhibit, tmp_path / "look.html").read_text(encoding="utf-8")
-    every = write_exhibit(exhibit, tmp_path / "all.svg").read_text(encoding="utf-8")
-    assert [name in every for name in ("decoder, layer 1, to the source", "head 1", "head 2")] == [True] * 3
-    by_name = write_exhibit(exhibit, tmp_path / "one.svg", view=exhibit.views[0].name, head=1)
-    assert by_name.read_text(encoding="utf-8").count("<svg") == 1
 
 
 def quiet(text):

@@ -17,17 +17,26 @@ if TYPE_CHECKING:
     from regard.inspection import corpus_alignment, look_files
     from regard.inspection.collect import dependency_trees
     from regard.inspection.collect import grounding as word_grounding
+    from regard.inspection.collect.exhibit import find_view
     from regard.inspection.collect.from_run import ablation_table, exhibit_of, silence_head
     from regard.inspection.collect.grounding import WeighedSentence, weigh
     from regard.inspection.collect.walk import Which
     from regard.inspection.draw import page as page_parts
     from regard.inspection.draw import plot
     from regard.inspection.draw.graph import ModelGraph, model_graph
-    from regard.inspection.draw.heatmap import bars, heatmap
-    from regard.inspection.draw.html import Cell, Table, document, figure_element, show, table_element
     from regard.inspection.draw.page import Page, page
-    from regard.inspection.draw.picture import picture
-    from regard.inspection.draw.plot import draw_lengths, save, svg
+    from regard.inspection.draw.picture import bars, heatmap, picture
+    from regard.inspection.draw.plot import (
+        Cell,
+        Table,
+        document,
+        draw_lengths,
+        figure_element,
+        save,
+        show,
+        svg,
+        table_element,
+    )
     from regard.inspection.draw.report_page import LookPicture, write
 
 __all__ = [
@@ -46,6 +55,7 @@ __all__ = [
     "draw_lengths",
     "exhibit_of",
     "figure_element",
+    "find_view",
     "heatmap",
     "look_files",
     "model_graph",

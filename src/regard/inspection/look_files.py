@@ -1,4 +1,4 @@
-"""What `regard look` reads and writes: texts, files and folders of pictures in; pages and pictures out.
+"""What `regard look` reads, texts, files and folders of pictures, and the paths that it writes to.
 
 Several pages are files with numbers, or stand in a folder.
 """
@@ -12,10 +12,6 @@ from typing import Self
 
 from regard.data import TableTexts, caption_files
 from regard.errors import CommandError
-from regard.inspection.collect.exhibit import Exhibit, find_view
-from regard.inspection.draw.page import page
-from regard.inspection.draw.picture import picture
-from regard.inspection.draw.plot import save
 from regard.io import GivenText, announce_keyboard, check_link, packs, read_chunks, text_or_file
 from regard.models import KINDS
 from regard.tasks import TrainedRun
@@ -86,23 +82,6 @@ def graph_path(out: Path | None, format: str | None) -> Path:
         raise CommandError(f"--out: {out} given, expected a name that ends in .svg; with a text a graph is on its page")
     paths = OutputPaths.parse(Path("graph.svg") if out is None else out, None, ("svg",))
     return paths.out / "graph.svg" if paths.folder else paths.out
-
-
-def write_exhibit(
-    exhibit: Exhibit,
-    path: Path,
-    *,
-    against: Exhibit | None = None,
-    view: str | None = None,
-    head: int | None = None,
-    stretch: bool = False,
-) -> Path:
-    """Write the page of an exhibit, beside another one, or the picture of one view, by the suffix of the path."""
-    if path.suffix == ".html":
-        return page(exhibit, against=against, stretch=stretch).save(path)
-    # As the guide says: the attention that is nearest to an alignment, with all of its heads.
-    name = exhibit.aligned if view is None else find_view(exhibit.views, view).name
-    return save(picture(exhibit, view=name, head=head, stretch=stretch), path)
 
 
 # ---- inputs

@@ -95,6 +95,7 @@ def test_pictures_for_papers(desk, tmp_path):
     for kind, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         assert said("run", "1 2 3", "--format", kind, "--out", tmp_path / f"a.{kind}") == [str(tmp_path / f"a.{kind}")]
         assert (tmp_path / f"a.{kind}").read_bytes().startswith(begins)
+    assert [f"head {number}" in (tmp_path / "a.svg").read_text(encoding="utf-8") for number in (1, 2)] == [True] * 2
     said("run", "1 2 3", "--out", tmp_path / "b.svg", "--view", "encoder, layer 1", "--head", 2)
     said("run", "1 2 3", "--out", tmp_path / "c.svg", "--view", "encoder.blocks.0.attention", "--head", 2)
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "c.svg").read_bytes() != (tmp_path / "a.svg").read_bytes()

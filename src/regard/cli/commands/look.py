@@ -200,7 +200,7 @@ def write_exhibits(
     `search` holds the options of the search, and of `beside`, another run or the same with an input for each; `shown`
     holds what only the first is asked for. With `relations` the table of heads that follow the trees is printed, too.
     """
-    from regard.inspection import ablation_table, dependency_trees, exhibit_of, look_files
+    from regard.inspection import ablation_table, dependency_trees, exhibit_of, find_view, page, picture, save
 
     dependencies = []
     for number, (item, (path, tree)) in enumerate(zip(inputs, places, strict=True)):
@@ -213,8 +213,11 @@ def write_exhibits(
             print(ablation_table(exhibit.ablation, exhibit.views))
         if exhibit.dependencies is not None:
             dependencies.append(exhibit.dependencies)
-        print(
-            look_files.write_exhibit(exhibit, path, against=against, view=which.view, head=which.head, stretch=stretch)
-        )
+        if path.suffix == ".html":
+            print(page(exhibit, against=against, stretch=stretch).save(path))
+            continue
+        # As the guide says: the attention that is nearest to an alignment, with all of its heads.
+        view = exhibit.aligned if which.view is None else find_view(exhibit.views, which.view).name
+        print(save(picture(exhibit, view=view, head=which.head, stretch=stretch), path))
     if relations and any(each.follows for each in dependencies):
         print(dependency_trees.relation_table(dependencies, exhibit.views))

@@ -1,6 +1,7 @@
 """An exhibit: everything that a page or a picture shows of one input, collected from a model once.
 
-`collect` makes it from a run, `page` and `picture` draw it; nobody who draws asks the model anything.
+`exhibit_of` makes it from a run, `page` and `picture` draw it; nobody who draws asks the model anything. So it is with
+the computational graph of a model, boxes in order and edges between them: `graph_of` makes it, `draw_graph` draws it.
 
 Of a look by itself, without a model or a run, it holds only the words and the weights between them. Sides are drawn
 with marks and special tokens as words.
@@ -22,9 +23,9 @@ from regard.alignment import extraction
 from regard.attention import Look
 from regard.data import BYTE_MARK, MARK
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.graph import Graph
 from regard.tasks import Side, Tree
 
+NodeKind = Literal["input", "learned", "module", "operation", "stage", "previous"]
 Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
 
 
@@ -163,6 +164,73 @@ class Ablation:
 
     log_prob: float  # of the output with every head
     changes: dict[str, tuple[float, ...]]  # by view, head by head: with the head silenced, less that with every head
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A box of the graph."""
+
+    name: str  # of its own in the graph: a module's dotted name, or that of the module it belongs to and a word
+    kind: NodeKind
+    label: str  # what it is: "layer norm"
+    symbol: str  # as the paper writes its result: "h_j"
+    shape: tuple[int, ...]  # of its output, in its first call
+    side: Literal["encoder", "decoder"]
+    module: str  # that it is, or belongs to
+    modules: tuple[str, ...] = ()  # with the parameters that it uses; one that came before is not named again
+    note: str = ""
+    calls: int = 1
+    loops: bool = False  # it reads what it gave in the step before
+    shares: str | None = None  # the node that has its parameters
+    count: int = 1  # alike ones that are folded into it, itself among them
+    folded: tuple[str, ...] = ()  # the modules of the others
+    parameters: int = 0  # numbers in them, of those named in `modules`
+    layer_symbol: str = ""  # its symbol with ℓ for the number of its layer
+    pairs: bool = False  # its last axis counts keys, and is no width
+    last_shape: tuple[int, ...] = ()  # in its last call, where that is another
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """An edge: numbers that go from one box to another."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class GraphGroup:
+    """A group of boxes that belong together: a layer, an attention."""
+
+    name: str
+    label: str
+    nodes: tuple[str, ...]
+    parent: str | None = None
+    count: int = 1  # layers like it that are folded into it
+    members: tuple[str, ...] = ()  # their names, its own first
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of a model as it ran: nodes in an order in which every edge goes forward."""
+
+    kind: str  # of the model
+    paper: str
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    groups: tuple[GraphGroup, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)  # letters of shapes
+
+    def alone(self, node: GraphNode) -> int:
+        """Count the identical nodes that a node stands for, apart from those that the frames around it count."""
+        framed = 1
+        for group in self.groups:
+            framed *= group.count if node.name in group.nodes else 1
+        return node.count // framed
+
+    def node(self, name: str) -> GraphNode:
+        """Find a node by its name."""
+        return next(each for each in self.nodes if each.name == name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,18 +2,23 @@
 
 A pass may be recorded, each module's inputs and outputs, so that a walk shows the model's own numbers: forward hooks
 see modules that are called, and the cells of a decoder are stepped by a method, which is recorded as well.
+
+`watch` knows attentions; the heads of a Turing machine are found as a layer of the model (`MemoryHeads`) and recorded
+by a hook: their places in the memory are views, their steps are shown in numbers, and each can be silenced.
 """
 
 # n pieces of the output, START or END among them · r rows: the same again, side by side
-# v words or labels · g gates · p parts of a state · d width of a state
+# v words or labels · g gates · p parts of a state · d width of a state or a controller · b rows of a batch
+# h heads of a kind, hh both · m slots
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,27 +26,17 @@ from regard.attention import GridSelfAttention, Heads, ProjectionRows, Residual,
 from regard.config import parse
 from regard.decoding import Options, check_finite
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import name_places
-from regard.inspection.collect.memory_heads import HeadStep, find_heads
-from regard.models import KINDS, Layer, Memory, MemoryHeads, Model, Pictures
+from regard.inspection.collect.exhibit import Addressing, Stage, View, name_places
+from regard.models import KINDS, Documents, Layer, Machine, Memory, MemoryHeads, Model, Pictures, shift_weights
 from regard.tasks import ForcedExample, Item, Side, TrainedRun
 
+CLOSED = -1e4  # a sigmoid of it is 0
+PLACES = "The head, and its places in the memory"  # a part of the way
 # What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
 RECORDED = (
-    nn.Linear,
-    nn.LayerNorm,
-    nn.Identity,
-    nn.ReLU,
-    nn.GELU,
-    nn.SiLU,
-    Heads,
-    ProjectionRows,
-    SlicedProjection,
-    GridSelfAttention,
-    Residual,
-    Layer,
-    MemoryHeads,
-)
+    nn.Linear, nn.LayerNorm, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, Heads, ProjectionRows, SlicedProjection,
+    GridSelfAttention, Residual, Layer, MemoryHeads,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +55,16 @@ class CellStep:
     before: Float[Tensor, "r p d"]  # the state that it began with; of an LSTMN what was read off both tapes
     after: Float[Tensor, "r p d"]
     added: Float[Tensor, "r d"] | None = None  # to c, in an LSTMN's deep fusion
+
+
+@dataclass(frozen=True, eq=False)
+class HeadStep:
+    """One step of the heads: their inputs, and their weights after it."""
+
+    heads: MemoryHeads
+    hidden: Float[Tensor, "b d"]
+    before: Machine
+    weights: Float[Tensor, "b hh m"]
 
 
 @dataclass(eq=False)
@@ -117,7 +122,12 @@ def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORD
         def step(*args: Any) -> Tensor:
             output = original(*args)
             if threading.get_ident() == mine:
-                recording.steps.setdefault(name, []).append(cell_step(output.clone(), *copy_tensors(args)))
+                projected, before, *added = copy_tensors(args)
+                # States that lie side by side, [h; c], become two rows.
+                before, after = (
+                    state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, output.clone())
+                )
+                recording.steps.setdefault(name, []).append(CellStep(projected, before, after, *added))
             return output
 
         module.__dict__[method] = step  # before the class's own: a method has no hooks
@@ -138,12 +148,6 @@ def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORD
             each.remove()
         for module, method in stepped:
             del module.__dict__[method]
-
-
-def cell_step(after: Tensor, projected: Tensor, before: Tensor, added: Tensor | None = None) -> CellStep:
-    """Make a step from a method's arguments and result; states that lie side by side, [h; c], become two rows."""
-    before, after = (state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, after))
-    return CellStep(projected, before, after, added)
 
 
 def copy_tensors(value: Any) -> Any:
@@ -204,6 +208,11 @@ class ForwardPass:
             sides["places"] = name_places(names, (grid[0], grid[1]))
         return sides
 
+    def by_sentence(self, name: str) -> bool:
+        """Return whether an attention looks at each sentence of a document by itself: its batch has a row for each."""
+        several = len(self.looks[name].weights) > 1
+        return isinstance(self.forced.source, Documents) and (several or name == "words")
+
     def names(self, side: str, count: int) -> tuple[str, ...]:
         """Return the names of a side's pieces; numbers from 1 for a side that only the model knows."""
         return self.sides[side].names if side in self.sides else tuple(map(str, range(1, count + 1)))
@@ -218,8 +227,128 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
         logits = forced.logits(model, memory=memory)
         log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
-    heads = ((each, recording.calls.get(name, [])) for name, each in find_heads(model).items())
     head_steps = [
-        HeadStep(each, call.inputs[0], call.inputs[1], call.output[1]) for each, calls in heads for call in calls
+        HeadStep(module, call.inputs[0], call.inputs[1], call.output[1])
+        for name, module in model.named_modules()
+        if isinstance(module, MemoryHeads)
+        for call in recording.calls.get(name, ())
     ]
     return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)
+
+
+# ---- heads of a memory
+
+
+class MemoryView(NamedTuple):
+    """A view of the heads that read or write, while the machine reads its source or writes its output."""
+
+    title: str
+    rows: Literal["source", "written"]
+    writes: bool
+
+
+MEMORY_VIEWS = {
+    "heads.source.write": MemoryView("reading the source: where it writes", "source", True),
+    "heads.source.read": MemoryView("reading the source: where it reads", "source", False),
+    "heads.target.write": MemoryView("writing: where it writes", "written", True),
+    "heads.target.read": MemoryView("writing: where it reads", "written", False),
+}
+
+
+def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
+    """Yield views of where the heads stood in the memory, step by step; the first `source` steps read the source."""
+    if not steps:
+        return
+    weights = torch.stack([step.weights[0] for step in steps], 1).float().cpu()  # [hh n m]
+    for layer, (name, view) in enumerate(MEMORY_VIEWS.items()):
+        heads = weights.chunk(2)[view.writes]
+        part = heads[:, :source] if view.rows == "source" else heads[:, source:]
+        entropy = -torch.xlogy(part, part.clamp(min=torch.finfo(part.dtype).tiny)).sum(-1)
+        how = "content β cos(k, M) · gate · shift · sharpen"
+        yield View(name, view.title, "memory", layer, view.rows, "memory", part, entropy, how=how)
+
+
+def address(step: HeadStep) -> Addressing:
+    """Collect how all heads found their slots in one step, those that read before those that write."""
+    heads = step.heads
+    where = heads.steer(step.hidden)[0, : 2 * heads.heads * heads.place].unflatten(-1, (2 * heads.heads, heads.place))
+    key, gate, shifts, power = where.split([heads.width + 1, 1, heads.shifts, 1], -1)  # as `MemoryHeads.address` does
+    strength, gate, shifts, power = F.softplus(key[:, -1:]), gate.sigmoid(), shifts.softmax(-1), 1 + F.softplus(power)
+    scores = heads.content(key[None], heads.content.project_keys(step.before.memory[:1]))[0]
+    content = scores.softmax(-1)
+    gated = torch.lerp(step.before.weights[0], content, gate)
+    shifted = shift_weights(gated[None], shifts[None])[0]
+    cosine = scores / strength.clamp(min=torch.finfo(strength.dtype).tiny)
+    stages = key[:, :-1], strength, cosine, content, gate, gated, shifts, shifted, power, step.weights[0]
+    return Addressing(*(stage[:, None].float().cpu() for stage in stages))
+
+
+def memory_numbers(steps: Sequence[HeadStep], name: str, rows: int) -> Addressing:
+    """Collect how the heads of the view `name` found their slots, step by step; the view has `rows` steps."""
+    view = MEMORY_VIEWS[name]
+    addressed = [address(step) for step in (steps[:rows] if view.rows == "source" else steps[-rows:])]
+    tables = ([getattr(each, field.name) for each in addressed] for field in fields(Addressing))
+    return Addressing(*(torch.cat(table, 1).chunk(2)[view.writes].contiguous() for table in tables))
+
+
+def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) -> tuple[Stage, ...]:
+    """Show how a head of the view `name` found its places in one step, and what it read there, or wrote."""
+    heads, named, writes = step.heads, tuple(slots), MEMORY_VIEWS[name].writes
+    found, number = address(step), head + writes * heads.heads
+    beta, gate, gamma = (float(part[number]) for part in (found.strength, found.gate, found.power))
+
+    def column(values: Tensor) -> Tensor:
+        return values[number, 0, :, None]
+
+    stages = [
+        Stage("k", "what this head looks for", found.key[number], ("k",)),
+        Stage("M", "the memory as the last step left it", step.before.memory[0].float().cpu(), named),
+        Stage("β cos(k, M)", f"how alike each slot is, sharpness β = {beta:.3f}", column(beta * found.cosine), named),
+        Stage("w^c", "found by content: softmax", column(found.content), named),
+        Stage("w^g", f"gate g = {gate:.3f}: found, or where it was", column(found.gated), named),
+        Stage("w̃", "moved along", column(found.shifted), named),
+        Stage("w", f"sharpened, γ = {gamma:.3f}", column(found.weights), named),
+    ]
+    if writes:
+        what = heads.steer(step.hidden)[:, 2 * heads.heads * heads.place :]
+        erase, add = what.unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
+        stages.append(Stage("e", "erased there", torch.sigmoid(erase[:, head]).float().cpu(), ("e",)))
+        stages.append(Stage("a", "added there", add[:, head].float().cpu(), ("a",)))
+    else:
+        after = heads(step.hidden, step.before)[0]  # reading comes after all heads have written
+        stages.append(Stage("Σ w M", "what is read", (step.weights[:, [number]] @ after)[0].float().cpu(), ("r",)))
+    return tuple(replace(stage, part=PLACES) for stage in stages)
+
+
+def silence_memory_heads(
+    model: nn.Module, name: str, rows: Sequence[tuple[int | slice, int]], source: int
+) -> list[Any]:
+    """Make hooks that silence heads of the view `name`, each a (row, head), while the machine reads or writes."""
+    (heads,), view = (each for each in model.modules() if isinstance(each, MemoryHeads)), MEMORY_VIEWS[name]
+    calls = 0
+
+    def in_phase() -> bool:
+        return (calls < source) == (view.rows == "source")
+
+    def write_nothing(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Replace a write by one that erases and adds nothing."""
+        if not in_phase() or not view.writes:
+            return output
+        output = output.clone()
+        erase, add = output[:, 2 * heads.heads * heads.place :].unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
+        for row, head in rows:
+            erase[row, head], add[row, head] = CLOSED, 0
+        return output
+
+    def read_nothing(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> Any:
+        """Replace what was read by zeros."""
+        nonlocal calls
+        memory, weights, reads = output
+        if in_phase() and not view.writes:
+            reads = reads.clone()
+            for row, head in rows:
+                reads[row, head] = 0
+        calls += 1
+        return memory, weights, reads
+
+    return [heads.steer.register_forward_hook(write_nothing), heads.register_forward_hook(read_nothing)]

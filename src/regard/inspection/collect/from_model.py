@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 
 import torch
@@ -25,8 +25,8 @@ from torch import nn
 
 from regard.attention import Attention, Attentive, GridSelfAttention, Heads, Learned, ProjectionRows, SlicedProjection
 from regard.errors import ArgumentError
-from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.trace import Output, Trace, Unit, kind_of, trace
+from regard.inspection.collect.exhibit import Graph, GraphEdge, GraphGroup, GraphNode
+from regard.inspection.collect.trace import Output, Trace, Unit, is_within, kind_of, trace
 from regard.models import Documents, Layer, MemoryHeads, Model, Notation, Pictures, Source, Tokens
 
 LISTS = (nn.ModuleList, nn.Sequential)
@@ -36,6 +36,17 @@ HISTORY = ", all steps before"  # behind the words of a unit all of whose output
 TABLES = tomllib.loads(
     resources.files("regard.inspection.collect").joinpath("symbols.toml").read_text(encoding="utf-8")
 )
+COMPARED = (
+    "kind",
+    "label",
+    "layer_symbol",
+    "shape",
+    "note",
+    "calls",
+    "loops",
+    "count",
+    "parameters",
+)  # of alike layers
 GENERAL = tuple(TABLES["any"].items())  # patterns and their symbols
 WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
@@ -302,6 +313,105 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
             mine = {each for each in reads if each.unit == unit.id}
             reads -= mine
             reads |= {Output(names[each.call], 1) for each in mine}
+
+
+# ---- layers that are alike
+
+
+def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
+    """Fold each row of identical layers into one with a count; `lists` has the keys of each list of modules."""
+    inner_first = sorted(lists, key=lambda name: -name.count("."))
+    for name, side in product(inner_first, ("encoder", "decoder")):
+        paths = {key: f"{name}.{key}".removeprefix(".") for key in lists[name]}
+        inside = {
+            key: [node for node in graph.nodes if node.side == side and is_within(node.module, path)]
+            for key, path in paths.items()
+        }
+        members = {key: nodes for key, nodes in inside.items() if nodes}
+        runs: list[list[str]] = []
+        for key in members:
+            if runs and is_alike(graph, name, members, runs[-1][-1], key):
+                runs[-1].append(key)
+            else:
+                runs.append([key])
+        for run in runs:
+            if len(run) > 1:
+                graph = merge_run(graph, [members[key] for key in run], [paths[key] for key in run], side)
+    return graph
+
+
+def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str) -> bool:
+    """Return whether two layers have the same boxes, shapes and edges, apart from the source of their input."""
+    first, second = members[one], members[other]
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if any(getattr(a, key) != getattr(b, key) for key in COMPARED):
+            return False
+        within = ((node.name, f"{name}.{key}".removeprefix(".")) for node, key in ((a, one), (b, other)))
+        # Without the layer's own name, and the number that tells a node from others in the graph.
+        if len({re.sub(r" \d+$", "", inner.removeprefix(layer)) for inner, layer in within}) > 1:
+            return False
+    if read_by(graph, members, one) != read_by(graph, members, other):
+        return False
+    # One layer reads the one before it, or stands beside it and reads what all of them read.
+    names = {node.name for node in second}
+    outside = {edge.source for edge in graph.edges if edge.target in names} - names
+    reads_first = any(node.name in outside for node in first)
+    return reads_first or all(is_common(graph, members, source) for source in outside)
+
+
+def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) -> bool:
+    """Return whether several of some layers read a node outside them."""
+    if any(node.name == source for nodes in members.values() for node in nodes):
+        return False
+    readers = {edge.target for edge in graph.edges if edge.source == source}
+    return sum(any(node.name in readers for node in nodes) for nodes in members.values()) > 1
+
+
+def read_by(graph: Graph, members: dict[str, list[GraphNode]], key: str) -> list[tuple[int, tuple[str, ...]]]:
+    """List what each box of a layer reads: the layer's own boxes by number, those outside it unnamed."""
+    index = {node.name: number for number, node in enumerate(members[key])}
+    reads: dict[int, list[str]] = {}
+    for edge in graph.edges:
+        if edge.target in index:
+            if edge.source in index:
+                origin = str(index[edge.source])
+            else:
+                origin = edge.source if is_common(graph, members, edge.source) else "before"
+            reads.setdefault(index[edge.target], []).append(origin)
+    return [(number, tuple(sorted(reads[number]))) for number in sorted(reads)]
+
+
+def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[str], side: str) -> Graph:
+    """Keep the first of several identical layers; whatever read the last one now reads the first."""
+    target = {node.name: first.name for part in parts[1:] for node, first in zip(part, parts[0], strict=True)}
+    first_names = {node.name for node in parts[0]}
+    order = {node.name: number for number, node in enumerate(graph.nodes)}
+    edges = dict[GraphEdge, None]()
+    for edge in graph.edges:
+        source, to = target.get(edge.source, edge.source), target.get(edge.target, edge.target)
+        if order[source] < order[to]:  # an edge from one layer to the next goes nowhere now
+            edges[GraphEdge(source, to)] = None
+    twins = {first.name: [part[number] for part in parts[1:]] for number, first in enumerate(parts[0])}
+    nodes = []
+    for node in graph.nodes:
+        if node.name in first_names:
+            others = tuple(name for twin in twins[node.name] for name in (*twin.modules, *twin.folded))
+            symbol = node.layer_symbol.partition("‖")[0]  # it holds for all of them
+            nodes.append(replace(node, symbol=symbol, count=node.count * len(parts), folded=(*node.folded, *others)))
+        elif node.name not in target:
+            nodes.append(node)
+    dropped = {f"{side}:{name}" for name in names[1:]}
+    groups = []
+    for group in graph.groups:
+        if any(group.name == each or group.name.startswith(each + ".") for each in dropped):
+            continue
+        inner = tuple(name for name in group.nodes if name not in target)
+        if group.name == f"{side}:{names[0]}":
+            group = replace(group, count=group.count * len(parts), members=tuple(names))
+        groups.append(replace(group, nodes=inner))
+    return replace(graph, nodes=tuple(nodes), edges=tuple(edges), groups=tuple(groups))
 
 
 # ---- the pass

@@ -22,10 +22,15 @@ from regard.attention import Block, GridSelfAttention, Heads
 from regard.data import START
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Gates, Stage, State, View, Walk, find_view
-from regard.inspection.collect.forward_pass import CellStep, ForwardPass, ModuleCall, Recording
-from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
+from regard.inspection.collect.forward_pass import (
+    MEMORY_VIEWS,
+    CellStep,
+    ForwardPass,
+    ModuleCall,
+    Recording,
+    memory_stages,
+)
 from regard.inspection.collect.stages import attention_stages, block_of, call_of, input_stages, one
-from regard.inspection.collect.views import by_sentence
 from regard.kernels import linear
 from regard.models import Documents, Layer, Reading
 from regard.tasks import TrainedRun
@@ -103,7 +108,7 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
         return [*memory_stages(step, view.name, head, columns), *reading_stages(forward, view, row)]
     call, at = call_of(forward, view.name, row)
-    each_sentence = by_sentence(forward, view.name)
+    each_sentence = forward.by_sentence(view.name)
     contexts = forward.sides["sentences"].pieces if each_sentence else ("context",)
     notation = forward.model.notation.of(view.name)
     stages = attention_stages(call, head, at, columns, contexts, notation)

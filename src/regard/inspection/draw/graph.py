@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import ArgumentError
-from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
-from regard.inspection.draw.graph_layout import Curve, Frame, Item, Layout, lay_out
+from regard.inspection.collect.exhibit import Graph, GraphGroup, GraphNode
+from regard.inspection.draw.graph_layout import Curve, Item, lay_out
 from regard.io import disk
 
 if TYPE_CHECKING:
@@ -101,9 +101,20 @@ def draw_graph(graph: Graph, prefix: str = "graph") -> str:
         f'<rect class="graph-ground" width="{width:.0f}" height="{height:.0f}"/>',
         f'<text class="graph-heading" x="{MARGIN:.0f}" y="{MARGIN + 4:.0f}">{escape(heading)}</text>',
     ]
-    if sides:
-        parts += side_names(graph, layout)
-    parts += [draw_frame(frame) for frame in layout.frames]
+    for side in ("encoder", "decoder") if sides else ():
+        spans = [(box.x, box.x + box.width) for box in layout.boxes if nodes[box.key].side == side]
+        middle = (min(left for left, _ in spans) + max(right for _, right in spans)) / 2
+        below = HEADING + layout.height + 18
+        parts.append(f'<text class="graph-name" x="{middle:.1f}" y="{below:.1f}" text-anchor="middle">{side}</text>')
+    for frame in layout.frames:
+        inner = " graph-inner" if frame.group.parent is not None else ""
+        times = f'<tspan class="graph-times" dx="8">× {frame.group.count}</tspan>' if frame.group.count > 1 else ""
+        parts.append(
+            f'<rect class="graph-frame{inner}" x="{frame.x:.1f}" y="{frame.y:.1f}" width="{frame.width:.1f}" '
+            f'height="{frame.height:.1f}" rx="10"/>'
+            f'<text class="graph-name" x="{frame.label_x:.1f}" y="{frame.y + 16:.1f}">'
+            f"{escape(frame_label(frame.group))}{times}</text>"
+        )
     parts += [draw_curve(curve, prefix) for curve in layout.curves]
     parts += [draw_box(box, nodes[box.key], graph) for box in layout.boxes]
     parts.append(f'<text class="graph-legend" x="{MARGIN:.0f}" y="{height - MARGIN + 6:.0f}">{escape(legend)}</text>')
@@ -132,10 +143,8 @@ def legend_of(graph: Graph) -> str:
     parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
     pictures = [node.shape for node in graph.nodes if node.kind == "input" and len(node.shape) == 4]
     parts += [f"pictures of {height} × {width} pixels" for *_, height, width in pictures]
-    if any("ℓ" in node.symbol for node in graph.nodes):
-        parts.append("(ℓ) a layer, of which the top one has no number")
-    if any(node.loops for node in graph.nodes):
-        parts.append("↻ reads what it gave last")
+    parts += ["(ℓ) a layer, of which the top one has no number"] * any("ℓ" in node.symbol for node in graph.nodes)
+    parts += ["↻ reads what it gave last"] * any(node.loops for node in graph.nodes)
     return "shapes: " + ", ".join(parts) if parts else ""
 
 
@@ -266,18 +275,6 @@ def hint(node: GraphNode) -> str:
     return " · ".join(filter(None, parts))
 
 
-def draw_frame(frame: Frame) -> str:
-    """Draw a frame with its name."""
-    inner = " graph-inner" if frame.group.parent is not None else ""
-    times = f'<tspan class="graph-times" dx="8">× {frame.group.count}</tspan>' if frame.group.count > 1 else ""
-    return (
-        f'<rect class="graph-frame{inner}" x="{frame.x:.1f}" y="{frame.y:.1f}" width="{frame.width:.1f}" '
-        f'height="{frame.height:.1f}" rx="10"/>'
-        f'<text class="graph-name" x="{frame.label_x:.1f}" y="{frame.y + 16:.1f}">'
-        f"{escape(frame_label(frame.group))}{times}</text>"
-    )
-
-
 def draw_curve(curve: Curve, prefix: str) -> str:
     """Draw an edge: upright through rows, and in a curve from one to the next."""
     points = curve.points
@@ -304,15 +301,3 @@ def toward(start: tuple[float, float], end: tuple[float, float], by: float) -> t
     x, y = end[0] - start[0], end[1] - start[1]
     length = max(1e-9, (x * x + y * y) ** 0.5)
     return start[0] + x / length * by, start[1] + y / length * by
-
-
-def side_names(graph: Graph, layout: Layout) -> list[str]:
-    """Name encoder and decoder below their sides."""
-    names = []
-    side_of = {node.name: node.side for node in graph.nodes}
-    for side in ("encoder", "decoder"):
-        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.key] == side]
-        middle = (min(left for left, _ in spans) + max(right for _, right in spans)) / 2
-        below = HEADING + layout.height + 18
-        names.append(f'<text class="graph-name" x="{middle:.1f}" y="{below:.1f}" text-anchor="middle">{side}</text>')
-    return names

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from regard.inspection.collect.graph import Graph, GraphGroup
+from regard.inspection.collect.exhibit import Graph, GraphGroup
 
 NEAR = 20.0  # between boxes of a row
 LANE = 14.0  # around an edge that passes a row

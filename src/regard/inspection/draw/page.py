@@ -32,7 +32,6 @@ from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import (
     Addressing,
     Exhibit,
-    Gates,
     Numbers,
     View,
     as_exhibit,
@@ -161,7 +160,13 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         "views": [_view(exhibit, view, packed) for view in exhibit.views],
     }
     if exhibit.picture is not None:
-        table["picture"] = _picture(exhibit.picture)
+        image = Image.fromarray(np.ascontiguousarray(exhibit.picture.cpu().movedim(0, -1).numpy()))
+        kind, out = "png", io.BytesIO()
+        image.save(out, "PNG", optimize=True)
+        if out.tell() > LARGE:
+            kind, out = "jpeg", io.BytesIO()
+            image.save(out, "JPEG", quality=90)
+        table["picture"] = f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
     if exhibit.tree is not None:
         steps = [
             [[c.parent, c.piece, _number(c.log_prob), _number(c.total), c.fate, c.row, c.best] for c in step]
@@ -171,7 +176,15 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     if exhibit.walk is not None:
         stages = [vars(each) | {"values": _numbers(each.values, least="-inf")} for each in exhibit.walk.stages]
         states = [vars(each) | {"values": _numbers(each.values)} for each in exhibit.walk.states]
-        gates = [_gates(each, packed) for each in exhibit.walk.gates]
+        gates = []
+        for each in exhibit.walk.gates:
+            parts = []
+            for symbol, values in each.values.items():
+                levels, (low,), (step,) = to_levels(f"{each.title}, {symbol}", values[None])
+                described = {"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)}
+                parts.append(described | {"width": values.shape[1], "means": _numbers(values.float().mean(-1))})
+                packed += levels.tobytes()
+            gates.append(pick(each, "title cell side pieces backwards") | {"parts": parts})
         table["walk"] = vars(exhibit.walk) | {"stages": stages, "states": states, "gates": gates}
     if exhibit.dependencies is not None:
         follows = [[head.view, head.head, head.hits, head.back] for head in exhibit.dependencies.follows]
@@ -182,24 +195,11 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     return table
 
 
-def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
-    parts = []
-    for symbol, values in gates.values.items():
-        levels, (low,), (step,) = to_levels(f"{gates.title}, {symbol}", values[None])
-        means = _numbers(values.float().mean(-1))
-        parts.append({"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)})
-        parts[-1] |= {"width": values.shape[1], "means": means}
-        packed += levels.tobytes()
-    return pick(gates, "title cell side pieces backwards") | {"parts": parts}
-
-
 def _side(side: Side) -> dict[str, Any]:
     if len(side.words) != len(side.pieces):
         raise ShapeError(f"words: {len(side.pieces)} were expected, one for each piece, got {len(side.words)}")
     apart = separate_marks(side)
-    parts = {} if apart.words == side.words else {"apart": {"words": apart.words, "texts": apart.texts}}
-    if parts:
-        parts["apart"]["unknown"] = apart.unknown
+    parts = {} if apart.words == side.words else {"apart": pick(apart, "words texts unknown")}
     return parts | pick(side, "pieces words texts grid sentences unknown")
 
 
@@ -210,21 +210,12 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
     levels, low, step = to_levels(view.name, view.weights)  # of weights that are never negative, low is exactly zero
-    start = len(packed)
+    steps = {key: [_number(value, 7) for value in values] for key, values in (("low", low), ("step", step))}
+    table = pick(view, "name title role layer rows columns") | {"heads": heads, "n": n, "m": m, "at": len(packed)}
     packed += levels.tobytes()
-    return pick(view, "name title role layer rows columns") | {
-        "heads": heads,
-        "n": n,
-        "m": m,
-        "at": start,
-        "low": [_number(value, 7) for value in low],
-        "step": [_number(value, 7) for value in step],
-        "entropy": _numbers(view.entropy),
-        "centre": _numbers(view.centre),
-        "radius": view.radius,
-        "picked": None if view.picked is None else view.picked.tolist(),
-        "how": view.how,
-    }
+    picked = None if view.picked is None else view.picked.tolist()
+    table |= steps | {"entropy": _numbers(view.entropy), "centre": _numbers(view.centre)}
+    return table | {"radius": view.radius, "picked": picked, "how": view.how}
 
 
 def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
@@ -237,16 +228,6 @@ def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarr
     step = (np.maximum(flat.max(-1, initial=0.0), 0.0) - low) / LEVELS
     levels = np.rint((weights - low[:, None, None]) / np.where(step > 0, step, 1.0)[:, None, None])
     return levels.astype(np.uint8), low.tolist(), step.tolist()
-
-
-def _picture(pixels: UInt8[Tensor, "3 y x"]) -> str:
-    image, out = Image.fromarray(np.ascontiguousarray(pixels.cpu().movedim(0, -1).numpy())), io.BytesIO()
-    image.save(out, "PNG", optimize=True)
-    kind = "png"
-    if out.tell() > LARGE:
-        kind, out = "jpeg", io.BytesIO()
-        image.save(out, "JPEG", quality=90)
-    return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _number(value: float | None, digits: int = 4) -> float | None:
@@ -302,18 +283,16 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
     `views` are tables and views, with whether the page begins with that view. First come the parts that weights are
     computed from, then the values; the table says what was left out.
     """
-    queue = sorted(
-        ((table, view.numbers, first, ORDER.get(view.role, 2)) for table, view, first in views if view.numbers),
-        key=lambda each: (not each[2], each[3]),
-    )
-    for table, numbers, _, _ in queue:
+    ordered = sorted(views, key=lambda each: (not each[2], ORDER.get(each[1].role, 2)))
+    queue = [(table, view.numbers) for table, view, _ in ordered if view.numbers]
+    for table, numbers in queue:
         memory = isinstance(numbers, Addressing)
         own: dict[str, Any] = (
             {"score": "memory"} if memory else pick(numbers, "score scale temperature groups formulas")
         )
         table["numbers"] = own | {"parts": {}, "left": ""}
     for values in (False, True):
-        for table, numbers, _, _ in queue:
+        for table, numbers in queue:
             if isinstance(numbers, Addressing):
                 names = [] if values else [field.name for field in fields(Addressing)]
             else:

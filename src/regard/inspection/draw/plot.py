@@ -1,16 +1,22 @@
-"""What every figure is made of: inks, scales of colours with their bars, line plots, and files that are saved.
+"""What figures and pages are made of: inks, scales of colours with their bars, line plots, tables, documents, files.
 
 A weight has the same colour in every picture: the scale goes from 0 to 1, linearly, and lightness alone carries the
 value, in equal steps of CIE L*. `stretch` colours relative to the largest weight that is drawn, which the bar then
 names. Scores and differences, which are no shares, keep a scale of their own, with its ends at the bar. Nothing here
 touches pyplot: a figure belongs to whoever asked for it.
+
+The studies' pages and the runs' reports are one HTML file each, of documents, figures, and tables of plain numbers: no
+network, no scripts, light and dark, on paper and on a phone.
 """
 
 # h heads · n queries · m keys
 import io
+import math
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError
 from regard.evaluation import FEW, Lengths
+from regard.inspection.draw.graph import STATIC
 from regard.io import disk
 
 INK = "#23272f"
@@ -62,6 +69,16 @@ DARK = {
     BLACK: "#ffffff",
     "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
 }
+STYLE = "\n" + (STATIC / "document.css").read_text(encoding="utf-8")
+# A variable a colour, with its partner for dark paper, where shades of white to dark are turned round.
+LIGHT = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
+PARTNERS = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
+SHADES = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'
+SHADES += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # letters stand on it
+STYLE += f":root {{ {LIGHT} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {PARTNERS} }} {SHADES} }}\n"
+Cell = str | int | float | bool | None
+NUMBER = r"−?[\d,]+(?:\.\d+)?"
+DEVIATING = re.compile(rf"{NUMBER}(?: ± {NUMBER})?(?: ?%)?|–")
 
 
 class Drawing(Figure):
@@ -133,19 +150,19 @@ class Scale:
     high: float
     label: str = ""  # of the bar: what it is a scale of, or the largest weight
 
-    def ticks(self) -> list[float]:
-        """Return the numbers that stand at the bar: its ends, and the middle."""
-        return [self.low, (self.low + self.high) / 2, self.high]
-
 
 def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
     """List the scale of each panel: weights share one, and what is negative or above 1 another."""
     shares = [float(panel.min()) >= 0.0 and float(panel.max()) <= 1.0 + ROUNDING for panel in stack]
+    weights = weight_scale(stack[shares], stretch)
+    if all(shares):
+        return [weights] * len(shares)
     others = stack[[not each for each in shares]]
-    rest = own_scale(float(others.min()), float(others.max())) if len(others) else None
-    weights = weight_scale(stack[shares], stretch) if any(shares) else None
-    scales = [weights if each else rest for each in shares]
-    return [scale for scale in scales if scale is not None]
+    low, high = float(others.min()), float(others.max())
+    top = max(-low, high)
+    # Numbers of any size go from 0, or as far below it as above.
+    rest = Scale(DIVERGING, -top, top) if low < 0.0 else Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
+    return [weights if each else rest for each in shares]
 
 
 def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
@@ -154,14 +171,6 @@ def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
     if not top > 0.0:
         return Scale(SEQUENTIAL, 0.0, 1.0, label)
     return Scale(SEQUENTIAL, 0.0, top, "; ".join(filter(None, [label, f"stretched: the largest is {end_text(top)}"])))
-
-
-def own_scale(low: float, high: float) -> Scale:
-    """Return the scale of numbers of any size: from 0, or as far below it as above."""
-    if low < 0.0:
-        reach = max(-low, high)
-        return Scale(DIVERGING, -reach, reach)
-    return Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
 
 
 def draw_bar(
@@ -180,7 +189,8 @@ def draw_bar(
         bar = figure.colorbar(numbers, ax=list(beside), shrink=part, aspect=length / 0.09, pad=0.03, **place)  # type: ignore[arg-type]
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, colors=FAINT, length=0, pad=2)
-    bar.set_ticks(scale.ticks(), labels=[end_text(tick) for tick in scale.ticks()])
+    ticks = [scale.low, (scale.low + scale.high) / 2, scale.high]
+    bar.set_ticks(ticks, labels=list(map(end_text, ticks)))
     bar.ax.minorticks_off()
     for label in [*bar.ax.get_xticklabels(), *bar.ax.get_yticklabels()]:
         label.set_fontfamily("DejaVu Sans")
@@ -258,15 +268,9 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
     axes.axhline(lengths.value, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    text, at = {"va": "center", "fontsize": 8, "color": FAINT}, ("axes fraction", "data")
     axes.annotate(
-        f"all {lengths.value:.1f}",
-        (1.0, lengths.value),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=FAINT,
+        f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, textcoords="offset points", **text
     )
     x, y = [], []
     for i, bucket in enumerate(buckets):
@@ -285,3 +289,104 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
     axes.set_xlabel(f"{lengths.unit} of the source; below: sentences{few}")
     axes.set_ylabel(lengths.metric)
     return figure
+
+
+# ---- pages as one HTML file
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain numbers, with the format each column is shown in."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    formats: Sequence[str] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ArgumentError(f"rows: {len(self.columns)} cells a row were expected, got {list(row)}")
+
+    def text_rows(self) -> list[list[str]]:
+        """Return the rows as text."""
+        formats = [*self.formats, *([""] * (len(self.columns) - len(self.formats)))]
+        return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
+
+    def numeric(self) -> list[bool]:
+        """Mark the columns that hold numbers, with or without their deviations, and stand to the right."""
+        return [all(is_number(row[index]) for row in self.rows) for index in range(len(self.columns))]
+
+
+def is_number(cell: Cell) -> bool:
+    """Return whether a cell is a number, nothing, or a text that is a number with its deviation, as in 37.2 ± 0.3."""
+    return cell is None or isinstance(cell, int | float) or bool(DEVIATING.fullmatch(cell))
+
+
+def show(cell: Cell, style: str = "") -> str:
+    """Write a cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, str | bool):
+        return str(cell)
+    if cell == 0:
+        return "0"
+    text = format(cell, style or (".3g" if isinstance(cell, float) else ",d"))
+    if "e" in text and math.isfinite(cell):
+        digits, power = text.split("e")
+        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = f"{digits}·10{raised}"
+    return text.replace("-", "−")
+
+
+def document(title: str, body: Sequence[str], style: str = "") -> str:
+    """Write a whole page from the elements of its body; `style` is added to the common one."""
+    head = (
+        '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>"
+    )
+    return "\n".join([head, *body, "</main>\n</body>\n</html>\n"])
+
+
+def figure_element(figure: Figure, index: int | str, *, caption: str, alt: str) -> str:
+    """Write a figure with its caption; `alt` says what it shows for those who do not see it."""
+    return (
+        f"<figure><div>{svg_element(figure, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def svg_element(figure: Figure, index: int | str, *, alt: str) -> str:
+    """Draw a figure into the page, its colours given over to the style sheet so that they follow light and dark.
+
+    `index` must differ between the figures of a page: the names inside them begin with it.
+    """
+
+    def restyle(match: re.Match[str]) -> str:
+        tag = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>plot{index}-", match[0])
+        tag = re.sub(r"(?<=[: ])font: ([0-9.]+)px [^;\"]*", r"font: \1px system-ui, 'DejaVu Sans', sans-serif", tag)
+        for light in DARK:
+            tag = tag.replace(light, f"var(--c{light[1:]})")
+        return tag
+
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
+    text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
+    # In tags alone: words stay as they are.
+    text = re.sub(r"<[^>]+>", restyle, text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
+    """Write a table that scrolls sideways by itself where it is too wide; `numeric` columns stand to the right."""
+    right = ['class="number"' if number else "" for number in numeric or table.numeric()]
+
+    def row(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag} {c}>{escape(x)}</{tag}>" for c, x in zip(right, cells, strict=True)) + "</tr>"
+
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.caption)}"><table>'
+        f"<caption>{escape(table.caption)}</caption><thead>{row(list(table.columns), 'th')}</thead>"
+        f"<tbody>{''.join(row(cells, 'td') for cells in table.text_rows())}</tbody></table></div>{note}"
+    )

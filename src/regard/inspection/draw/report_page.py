@@ -5,6 +5,7 @@ Its curves are the loss, the learning rate and each score over steps, one small 
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.graph import STATIC
-from regard.inspection.draw.html import Table, document, figure_element, svg_element, table_element
-from regard.inspection.draw.plot import INK
+from regard.inspection.draw.plot import INK, Table, document, figure_element, svg_element, table_element
 from regard.io import disk, reading
 from regard.training import MISSING, Sample, metrics
 
@@ -59,8 +59,13 @@ def write(
     device, hash of the data), and `commands` what to do next, each a command and what it is for. The same run gives the
     same bytes.
     """
-    folder = Path(folder)
-    text, config = _config(folder / "config.toml")
+    folder, look_elements = Path(folder), list[str]()
+    drawings = '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
+    text, config = "", dict[str, Any]()
+    if (folder / "config.toml").is_file():
+        with suppress(reading.Unreadable):  # a report is written even of a configuration that cannot be read
+            text = reading.read_bytes(folder / "config.toml", reading.CONFIG).decode("utf-8", errors="replace")
+            config = reading.parse_toml(text)
     records = metrics.read_records(folder / "metrics.jsonl")
     steps = [record for record in records if record.get("kind") == "step"]
     valids = [record for record in records if record.get("kind") == "valid"]
@@ -70,15 +75,27 @@ def write(
         f"<div><dt>{escape(label)}</dt><dd>{escape(number)}<small>{escape(word)}</small></dd></div>"
         for label, number, word in story.figures()
     )
+    elements = [svg_element(curve.figure, f"-{i}", alt=curve.alt) for i, curve in enumerate(curves(steps, valids))]
+    if elements:
+        ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
+        drawings = "".join(f"<figure><div>{element}</div></figure>" for element in elements)
+        drawings = f'<div class="curves">{drawings}</div><p class="note">Steps run to the right.{ring}</p>'
+    if look is not None:
+        arrays = [image.get_array() for axes in look.figure.axes for image in axes.images]
+        photographs = any(array is not None and array.ndim == 3 for array in arrays)
+        kind = "alone as-is" if photographs else "alone"
+        size = f'<figure class="{kind}" style="--natural: {look.figure.get_figwidth() * 72:.0f}px">'
+        element = figure_element(look.figure, "-seen", caption=look.caption, alt=look.alt)
+        look_elements = ["<h2>Where it looked</h2>", element.replace("<figure>", size, 1)]
     body = [
         '<p class="eyebrow">Regard · training run</p>',
         f'<h1 dir="auto">{escape(name)}</h1>',
         f'<p dir="auto">{escape(story.summary())}</p>',
         f'<dl class="figures">{figures}</dl>' if figures else "",
         "<h2>How it went</h2>",
-        _curves(steps, valids),
-        *_samples(_recorded(valids)),
-        *_look(look),
+        drawings,
+        *_samples(valids),
+        *look_elements,
         *_validations(valids, story.metric),
     ]
     if commands:
@@ -115,8 +132,9 @@ class RunSummary:
         seconds: float | None,
         finished: bool | None,
     ):
-        training = _table(config, "training")
-        kind = _table(config, "model").get("kind")
+        tables = (config.get(key) for key in ("training", "model"))
+        training, model = (table if isinstance(table, dict) else {} for table in tables)
+        kind = model.get("kind")
         self.model = kind if isinstance(kind, str) and kind else None
         self.parameters, self.data, self.finished = parameters, data, finished
         self.step = max((r["step"] for r in [*steps, *valids] if isinstance(r.get("step"), int)), default=0)
@@ -139,7 +157,10 @@ class RunSummary:
             return f"{kind}{size}{on}. No step has been recorded yet."
         of = f" of {self.steps:,}" if self.steps and self.steps > self.step else ""
         time = f" in {metrics.format_duration(self.seconds)}" if self.seconds else ""
-        sentences = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
+        sentences = [
+            f"{kind}{size}{on}.",
+            f"It has taken {self.step:,}{of} step{'s' * ((self.steps or self.step) != 1)}{time}.",
+        ]
         if self.finished is False:
             sentences.append("Training is not finished.")
         if self.best and self.metric:
@@ -150,7 +171,9 @@ class RunSummary:
         else:
             sentences.append("It has not been validated yet.")
         if self.skipped:
-            sentences.append(f"{self.skipped:,} {_steps(self.skipped)} had no finite gradient and changed nothing.")
+            sentences.append(
+                f"{self.skipped:,} step{'s' * (self.skipped != 1)} had no finite gradient and changed nothing."
+            )
         return " ".join(sentences)
 
     def figures(self) -> list[tuple[str, str, str]]:
@@ -174,62 +197,21 @@ class RunSummary:
         return cells
 
 
-def _config(path: Path) -> tuple[str, dict[str, Any]]:
-    """Read the configuration as text and as a table; a report is written even of one that cannot be read."""
-    if not path.is_file():
-        return "", {}
-    text = ""
-    try:
-        text = reading.read_bytes(path, reading.CONFIG).decode("utf-8", errors="replace")
-        return text, reading.parse_toml(text)
-    except reading.Unreadable:
-        return text, {}
-
-
-def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
-    section = config.get(key)
-    return section if isinstance(section, dict) else {}
-
-
-def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
-    """Return the samples of the last validation that kept any."""
-    for record in reversed(valids):
-        samples = record.get("samples")
-        if isinstance(samples, list) and samples:
-            return [
-                Sample(
-                    source=str(each.get("source", "")),
-                    reference=str(each.get("reference", "")),
-                    output=str(each.get("output", "")),
-                    label=each.get("label") is True,
-                )
-                for each in samples
-                if isinstance(each, dict)
-            ]
-    return []
-
-
-def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> str:
-    plots = curves(steps, valids)
-    if not plots:
-        return '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
-    elements = (svg_element(curve.figure, f"-{i}", alt=curve.alt) for i, curve in enumerate(plots))
-    figures = "".join(f"<figure><div>{element}</div></figure>" for element in elements)
-    ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
-    return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
-
-
-def _samples(samples: Sequence[Sample]) -> list[str]:
-    if not samples:
-        return []
-    elements, missing = [], MISSING
+def _samples(valids: Sequence[dict[str, Any]]) -> list[str]:
+    """Show the samples of the last validation that kept any."""
+    kept = (record["samples"] for record in reversed(valids) if isinstance(record.get("samples"), list))
+    elements = list[str]()
 
     def marked(text: str, differs: bool) -> str:
         if differs and not text:
-            return f'<mark class="missing" title="missing here">{missing}</mark>'
+            return f'<mark class="missing" title="missing here">{MISSING}</mark>'
         return f"<mark>{escape(text)}</mark>" if differs else escape(text)
 
-    for sample in samples:
+    for each in next(filter(None, kept), ()):
+        if not isinstance(each, dict):
+            continue
+        texts = {key: str(each.get(key, "")) for key in ("source", "reference", "output")}
+        sample = Sample(**texts, label=each.get("label") is True)
         same = sample.output.split() == sample.reference.split()
         output = "".join(marked(*piece) for piece in sample.pieces) or '<span class="note">nothing</span>'
         right = ' <span class="right">✓ as the reference</span>' if same else ""
@@ -238,19 +220,10 @@ def _samples(samples: Sequence[Sample]) -> list[str]:
             f'<dt>reference</dt><dd class="reference" dir="auto">{escape(sample.reference)}</dd>'
             f'<dt>output</dt><dd dir="auto">{output}{right}</dd></dl>'
         )
-    note = f"Underlined: not what the reference has there. {missing}: something of the reference is missing."
-    return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
-
-
-def _look(look: LookPicture | None) -> list[str]:
-    if look is None:
+    if not elements:
         return []
-    arrays = [image.get_array() for axes in look.figure.axes for image in axes.images]
-    photographs = any(array is not None and array.ndim == 3 for array in arrays)
-    kind = "alone as-is" if photographs else "alone"
-    size = f'<figure class="{kind}" style="--natural: {look.figure.get_figwidth() * 72:.0f}px">'
-    figure = figure_element(look.figure, "-seen", caption=look.caption, alt=look.alt).replace("<figure>", size, 1)
-    return ["<h2>Where it looked</h2>", figure]
+    note = f"Underlined: not what the reference has there. {MISSING}: something of the reference is missing."
+    return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
 
 
 def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:
@@ -284,10 +257,6 @@ def _count(number: int) -> str:
             scaled = number / (1e3 if word == " k" else size)
             return f"{scaled:.{0 if scaled >= 100 else 1}f}{word}"
     return f"{number:,}"
-
-
-def _steps(number: int) -> str:
-    return "step" if number == 1 else "steps"
 
 
 class Curve(NamedTuple):
