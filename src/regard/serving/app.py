@@ -1,4 +1,4 @@
-"""The application: its routes, described by OpenAPI with examples that can be sent as they stand, and its guard and page.
+"""The application: its routes, described by OpenAPI with examples that can be sent, its guard and its page.
 
 The guard before the routes checks who may ask and how much they may send, and counts and logs it. The page at `/` is
 where a person types, sees what comes of it, and looks into the model. It is one HTML document with its style, its
@@ -64,8 +64,20 @@ HOST = re.compile(
 )
 PAGE, FRAME = "/", "/look"
 # Without a key, and while the server drains; the page asks for a key when it needs one.
-OPEN = (PAGE, FRAME, "/livez", "/readyz", "/metrics", "/openapi.json")
-OPEN += ("/languages", "/frontend/settings", "/health", "/spec")
+OPEN = frozenset(
+    (
+        PAGE,
+        FRAME,
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/languages",
+        "/frontend/settings",
+        "/health",
+        "/spec",
+    )
+)
 # In the order they build on one another; each holds one idea.
 SCRIPTS = (
     "elements", "sentences", "server", "field", "marks", "words", "translator", "alternatives", "frame", "notices",
