@@ -1,7 +1,7 @@
 """The figures of a server on a GPU, with workers in processes and in threads, and with other constants of the engine.
 
     python benchmarks/serving_constants.py --out figures.json
-    python benchmarks/serving_constants.py --workers process --set engine.SLACK=0.005 --set "engine.SLOTS={16: (4, 1)}"
+    python benchmarks/serving_constants.py --set running_batches.SLACK=0.005 --set "running_batches.SLOTS={16: (4, 1)}"
 
 Each run takes about 100 seconds, the start of the server included. A constant is set by a plugin that is written for
 the run, so that the server and its process have it: MODULE.NAME=VALUE, where the module is one of `regard.serving`, or

@@ -273,12 +273,12 @@ OTHERS = [
 ENGINE = "serving/test_engine.py"
 SERVING = [
     Fault(
-        "serving/engine.py",
+        "serving/running_batches.py",
         "sorted(self.busy, key=lambda batch: batch.time)",
         "sorted(self.busy, key=lambda batch: -batch.time)",
         ENGINE,
     ),
-    Fault("serving/engine.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
+    Fault("serving/running_batches.py", "options.beam > BEAMS[-1]:", "options.beam >= BEAMS[-1]:", ENGINE),
     Fault(
         "serving/running_batches.py",
         "hypotheses.results([job.options.nbest for job in jobs])",

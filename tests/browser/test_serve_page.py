@@ -11,7 +11,7 @@ from serving.served import STORED, serve_process, stored
 
 from regard import load
 from regard.data import sentence_split
-from regard.serving.page import read_static
+from regard.serving.app import read_static
 
 pytestmark = pytest.mark.browser
 # How long a letter at the end of the source takes until it is painted.

@@ -12,7 +12,7 @@ from docs.test_serve_page import ADDRESS, BLOCK, shape, start, stop
 from documented import ROOT
 
 from regard.serving.errors import PROTOCOL_PATHS
-from regard.serving.libretranslate.translation import parse_srt
+from regard.serving.libretranslate.routes import parse_srt
 
 PAGE = (ROOT / "docs" / "guide" / "libretranslate.md").read_text(encoding="utf-8")
 CURLS = {
@@ -98,7 +98,7 @@ def test_every_route_is_in_the_table(address):
 
 
 def test_limits_of_files_are_those_of_the_code():
-    from regard.serving.libretranslate import translation
+    from regard.serving.libretranslate import routes
 
-    assert (translation.FILES, translation.BYTES, translation.SECONDS) == (100, 64 * 2**20, 600)
+    assert (routes.FILES, routes.BYTES, routes.SECONDS) == (100, 64 * 2**20, 600)
     assert "for ten minutes, at most 100 of them and 64 MiB" in " ".join(PAGE.split())

@@ -11,7 +11,7 @@ from serving.raw_client import RawClient, head_of, status_of
 from serving.served import serve_process, stored
 
 from regard.errors import CommandError
-from regard.serving.connection import RESERVE, bind, explain, fit_descriptors
+from regard.serving.server import RESERVE, bind, explain, fit_descriptors
 
 SECONDS = 1.0
 BYTES, LINES = 8192, 40

@@ -12,9 +12,8 @@ from serving.served import Served, stored
 from regard.data import PAD
 from regard.decoding import BurstSearch, Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError, CommandError, NotFiniteError
-from regard.serving.engine import CREDIT, SLACK, Engine
 from regard.serving.jobs import Job
-from regard.serving.running_batches import HostBatch, SlotBatch, share_prefix
+from regard.serving.running_batches import CREDIT, SLACK, Engine, HostBatch, SlotBatch, share_prefix
 
 VARIED = (
     {"beam": 1},
@@ -208,7 +207,7 @@ def test_batches_take_turns_by_time(monkeypatch):
         return advance(batch)
 
     monkeypatch.setattr(HostBatch, "advance", advance_and_count)
-    monkeypatch.setattr("regard.serving.engine.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr("regard.serving.running_batches.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     options = Options(beam=5, shortest=30, longest=30)
     engine = engine_of(small("transformer", scale=0.5))
     engine.add([Job(source, options, request="long", bulk=True) for source in sentences(40, 9)])
@@ -268,7 +267,7 @@ def test_a_long_request_goes_where_all_of_it_has_room():
 
 
 def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
-    monkeypatch.setattr("regard.serving.engine.STEADY", 4)
+    monkeypatch.setattr("regard.serving.running_batches.STEADY", 4)
     engine = engine_of(small("transformer"))
     with torch.no_grad():
         engine.slots = slots_of(engine.model, counts=(2, 12))
@@ -405,7 +404,7 @@ def test_the_tokens_that_texts_share():
 @pytest.mark.gpu
 def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypatch, without_tf32):
     """Beams, limits, penalties and prefixes side by side, in float32; ties may fall either way."""
-    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: (2, 1), 16: (8, 2)})
+    monkeypatch.setattr("regard.serving.running_batches.SLOTS", {4: (2, 1), 16: (8, 2)})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 40, "fp32")
     engine.warm([3, 4, 5])
@@ -433,7 +432,7 @@ def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypat
 
 @pytest.mark.gpu
 def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
-    monkeypatch.setattr("regard.serving.engine.SLOTS", {4: (2, 1)})
+    monkeypatch.setattr("regard.serving.running_batches.SLOTS", {4: (2, 1)})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 16, "fp32")
     engine.warm([3, 4, 5])

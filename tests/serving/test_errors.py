@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from regard.errors import ArgumentError
-from regard.serving.errors import ApiError, ProtocolError, adapt, error_of, is_open_path, is_protocol_path
+from regard.serving.errors import ApiError, ProtocolError, adapt, error_of, is_protocol_path
 
 
 def test_an_unknown_error_is_a_fault_of_the_server():
@@ -53,8 +53,3 @@ def test_paths():
     assert not is_protocol_path("/v1/translate")
     assert not is_protocol_path("/translate/")
     assert not is_protocol_path("/")
-    assert is_open_path("/languages")
-    assert is_open_path("/download_file/x")
-    assert not is_open_path("/translate")
-    assert not is_open_path("/detect")
-    assert not is_open_path("/translate_file")

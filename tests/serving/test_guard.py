@@ -9,9 +9,9 @@ import pytest
 from serving.served import serve, settings_of, stored
 
 from regard.errors import ConfigError
-from regard.serving import guard
+from regard.serving import app
+from regard.serving.app import KeyRing, host_name, read_keys
 from regard.serving.errors import ApiError
-from regard.serving.guard import KeyRing, host_name, read_keys
 
 TEXT = {"texts": ["The child sleeps."], "model": "ntm", "beam": 1, "longest": 2}
 
@@ -34,7 +34,7 @@ def served(keys):
 def clock(monkeypatch):
     """A clock that stands still until a test moves it."""
     now = [1000.0]
-    monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(app.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -194,11 +194,11 @@ def test_every_key_is_compared_whole(monkeypatch):
     """All digests are compared, with the function whose time does not depend on where they differ."""
     compared = []
 
-    def compare(one, other, compare=guard.hmac.compare_digest):
+    def compare(one, other, compare=app.hmac.compare_digest):
         compared.append((one, other))
         return compare(one, other)
 
-    monkeypatch.setattr(guard.hmac, "compare_digest", compare)
+    monkeypatch.setattr(app.hmac, "compare_digest", compare)
     ring = KeyRing(["a", "b", "c"], 0)
     for given in ("a", "c"):
         ring.check(given)
@@ -394,7 +394,7 @@ def test_an_error_of_its_own_is_answered_and_logged(caplog):
 
     with serve(*stored("ntm"), start=False) as found:
         client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(guard.Guard(broken, found.service)), base_url="http://localhost"
+            transport=httpx.ASGITransport(app.Guard(broken, found.service)), base_url="http://localhost"
         )
         answer = found.call(client.get("/v1/models"))
         found.call(client.aclose())

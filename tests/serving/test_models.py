@@ -11,8 +11,7 @@ from regard.errors import CheckpointError, CommandError, ConfigError
 from regard.run import load
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel, parse_devices, share_threads, worker_class
-from regard.serving.process_worker import ProcessWorker
-from regard.serving.worker import ThreadWorker
+from regard.serving.worker import ProcessWorker, ThreadWorker
 
 
 def test_devices_are_separated_by_commas():

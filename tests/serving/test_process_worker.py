@@ -17,12 +17,20 @@ from regard import plugins
 from regard.decoding import Options, search, tokens_of
 from regard.errors import ArgumentError, CheckpointError, ConfigError, MissingExtraError
 from regard.run import Run, load
-from regard.serving import process_worker
-from regard.serving.engine import HOST_BUDGET
 from regard.serving.jobs import Job, JobQueue
 from regard.serving.models import open_run
-from regard.serving.process_worker import ProcessWorker, Report, portable, serve, watch_parent
-from regard.serving.worker import Counters, Order, ThreadWorker, WorkerError
+from regard.serving.running_batches import HOST_BUDGET
+from regard.serving.worker import (
+    Counters,
+    Order,
+    ProcessWorker,
+    Report,
+    ThreadWorker,
+    WorkerError,
+    portable,
+    serve,
+    watch_parent,
+)
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)
@@ -201,7 +209,7 @@ def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(tmp_path, caplog
 
 
 def test_a_process_that_ends_before_it_is_ready(monkeypatch, caplog):
-    monkeypatch.setattr(process_worker, "PROGRAM", "raise SystemExit(7)")
+    monkeypatch.setattr("regard.serving.worker.PROGRAM", "raise SystemExit(7)")
     worker, _, _ = start(ProcessWorker)
     worker.join(60)
     assert str(worker.failure) == "regard t cpu: its process has ended with status 7"

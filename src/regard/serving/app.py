@@ -1,9 +1,25 @@
-"""The routes of a server, and how they are described: OpenAPI with examples that can be sent as they stand."""
+"""The application: its routes, described by OpenAPI with examples that can be sent, its guard and its page.
+
+The guard before the routes checks who may ask and how much they may send, and counts and logs it. The page at `/` is
+where a person types, sees what comes of it, and looks into the model. It is one HTML document with its style, its
+script and the server's limits inside, and a frame, `/look`, in which the scripts of `regard look` draw what `/v1/look`
+answers. A policy names the script and the style by their hashes and allows no connection but to this server; the page
+itself holds no text of anybody, so that it needs no key.
+"""
 
 import asyncio
+import contextlib
 import functools
+import hashlib
+import hmac
 import json
-from collections.abc import AsyncIterator, Coroutine
+import logging
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -15,11 +31,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, StreamingResponse
 
 from regard import __version__
+from regard.data import sentence_split
 from regard.decoding import Options
-from regard.errors import RegardError
+from regard.errors import ConfigError, RegardError
+from regard.inspection import page_parts
 from regard.serving import requests
 from regard.serving.errors import (
+    DOWNLOADS,
+    FAULT,
     OUT_OF_MEMORY,
+    REFUSAL,
     ApiError,
     InvalidValueError,
     TooLargeError,
@@ -27,16 +48,51 @@ from regard.serving.errors import (
     is_protocol_path,
     respond,
 )
-from regard.serving.guard import Guard
 from regard.serving.libretranslate.routes import Routes
-from regard.serving.page import add_page
-from regard.serving.requests import describe_route
+from regard.serving.requests import ACTIONS, describe_route
 from regard.serving.service import Service
+from regard.serving.settings import ServeSettings
 
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 GONE = 499  # the client has closed the connection
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+UPLOADS = {f"/v1/{name}" for name, (_, upload) in ACTIONS.items() if upload is not None}
+HOST = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_.-]{1,255}))(?::(?P<port>[0-9]{1,5})?)?", re.ASCII
+)
+PAGE, FRAME = "/", "/look"
+# Without a key, and while the server drains; the page asks for a key when it needs one.
+OPEN = frozenset(
+    (
+        PAGE,
+        FRAME,
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/languages",
+        "/frontend/settings",
+        "/health",
+        "/spec",
+    )
+)
+# In the order they build on one another; each holds one idea.
+SCRIPTS = (
+    "elements", "sentences", "server", "field", "marks", "words", "translator", "alternatives", "frame", "notices",
+    "history", "sharing", "pane", "translate", "pictures", "documents", "sample", "main",
+)  # fmt: skip
+STYLES = ("page", "text", "panels", "paper")
+LIMITS = ("characters", "texts", "look_words", "picture_bytes", "output_tokens", "beam", "seconds")
+OURS = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
+PAGE_POLICY = OURS + "connect-src 'self'; img-src blob: data:; frame-src 'self'; frame-ancestors 'none'"
+FRAME_POLICY = OURS + "img-src data:; frame-ancestors 'self'"
+HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+log = logging.getLogger("regard.serving")
 
 
-def make_app(service: Service) -> Guard | CORSMiddleware:
+def make_app(service: Service) -> "Guard | CORSMiddleware":
     """Make the application of a service, with its guard around it."""
     settings = service.settings
     app = FastAPI(
@@ -109,7 +165,14 @@ def make_app(service: Service) -> Guard | CORSMiddleware:
         page = generate_latest(service.metrics.registry)
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    add_page(app, settings)
+    pages = {PAGE: build_page(settings), FRAME: build_frame()}
+
+    async def show(request: Request) -> Response:
+        text, headers = pages[request.url.path]
+        return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+
+    for path in pages:
+        app.add_api_route(path, show, methods=["GET", "HEAD"], include_in_schema=False)
     Routes(app, service, finish, forms)
     guard = Guard(app, service)
     if not settings.origins:
@@ -183,6 +246,9 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
     except TimeoutError:
         raise deadline(service) from None
 
+    def event_of(name: str, data: dict[str, Any]) -> bytes:
+        return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+
     async def lines() -> AsyncIterator[bytes]:
         event: tuple[str, dict[str, Any]] | None = first
         try:
@@ -201,11 +267,6 @@ async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, An
             await events.aclose()  # type: ignore[attr-defined]
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
-
-
-def event_of(name: str, data: dict[str, Any]) -> bytes:
-    """Write a server-sent event."""
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n".encode()
 
 
 async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any], list[requests.File]]:
@@ -242,3 +303,206 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
     if len(files) > settings.pictures:
         raise TooLargeError(f"pictures: {len(files)} given, expected at most {settings.pictures}", "pictures")
     return table, files
+
+
+# ---- the guard
+
+
+class KeyRing:
+    """API keys, and how many requests each has left; only their digests are held."""
+
+    def __init__(self, keys: list[str], rate: int):
+        self.digests, self.rate = [hashlib.sha256(key.encode()).digest() for key in keys], rate
+        self.left = [float(rate)] * len(keys)
+        self.counted = [time.monotonic()] * len(keys)
+
+    def check(self, given: str | None) -> None:
+        """Refuse a request without a key, and one that comes too soon; every key takes the same time."""
+        digest = hashlib.sha256((given or "").encode("utf-8", "surrogatepass")).digest()
+        same = [hmac.compare_digest(digest, each) for each in self.digests]
+        if given is None or not any(same):
+            problem = "missing" if given is None else "not known here"
+            message = f"the API key is {problem}; send it as Authorization: Bearer KEY"
+            raise ApiError(401, "unauthorised", message, headers={"WWW-Authenticate": "Bearer"})
+        if self.rate:
+            self.spend(same.index(True))
+
+    def spend(self, number: int) -> None:
+        """Count a request of a key: `rate` of them a minute, and no more at once."""
+        now = time.monotonic()
+        earned = (now - self.counted[number]) * self.rate / 60
+        self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
+        if self.left[number] < 1:
+            seconds = max(1, math.ceil((1 - self.left[number]) * 60 / self.rate))
+            message = f"this API key may send {self.rate:,} requests per minute; try again in {seconds} s"
+            raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
+        self.left[number] -= 1
+
+
+def read_keys(path: str) -> list[str]:
+    """Read API keys: one per line, without those that begin with #."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").removeprefix("\ufeff").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("keys", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise ConfigError("keys", f"{path}: no key in it, expected one per line")
+    return keys
+
+
+class Guard:
+    """An ASGI application around another: it checks, counts and logs, and no error passes it unanswered."""
+
+    def __init__(self, app: Any, service: Service):
+        self.app, self.service = app, service
+        settings = service.settings
+        self.keys = None if settings.keys is None else KeyRing(read_keys(settings.keys), settings.rate)
+        listening = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
+        self.hosts = {name.lower() for name in (*LOOPBACK, *listening, *settings.hosts)}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
+        begun = False
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status, begun = message["status"], True
+            await send(message)
+
+        metrics = self.service.metrics
+        metrics.in_flight.inc()
+        try:
+            scope.setdefault("state", {})["keys"] = self.check(scope["path"], headers, hosts)
+            with self.service.hold():
+                await self.app(scope, self.limited(scope, headers, receive), send_counted)
+        except ApiError as error:
+            if not begun:
+                await respond(scope["path"], error)(scope, receive, send_counted)
+        except Exception:
+            log.exception("%s %s: not answered", scope["method"], scope["path"])
+            if not begun:
+                await respond(scope["path"], ApiError(500, "internal", FAULT))(scope, receive, send_counted)
+        except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
+            if not begun:
+                stopped = stopping("the server has stopped; ask another one, or try again")
+                await respond(scope["path"], stopped)(scope, receive, send_counted)
+        finally:
+            metrics.in_flight.dec()
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "other")
+            metrics.requests.labels(route, str(status)).inc()
+            metrics.seconds.labels(route).observe(seconds)
+            log.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
+
+    def check(self, path: str, headers: dict[str, str], hosts: list[str]) -> KeyRing | None:
+        """Refuse a request by its headers; return the keys of which its body must hold one, if its headers do not."""
+        if len(hosts) > 1:  # a proxy before the server may read one of them, and the server the other
+            raise ApiError(400, "invalid_http", f"Host: given {len(hosts)} times, expected one", "Host")
+        host = hosts[0] if hosts else ""
+        if host_name(host) not in self.hosts:
+            shown = host if len(host) <= 80 else host[:80] + "…"
+            message = f"Host: {shown!r} is not served here; start the server with it in hosts"
+            raise ApiError(421, "wrong_host", message, "Host")
+        if path in OPEN or path.startswith(DOWNLOADS):  # whose names are secrets
+            return None
+        if self.service.draining:
+            raise stopping("the server is stopping; ask another one, or try again")
+        if self.keys is not None:
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            given = key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
+            with contextlib.suppress(UnicodeDecodeError):  # the bytes of a header are UTF-8, or else Latin-1
+                given = None if given is None else given.encode("latin-1").decode()
+            if given is None and is_protocol_path(path):
+                return self.keys
+            self.keys.check(given)
+        return None
+
+    def limited(self, scope: Message, headers: dict[str, str], receive: Receive) -> Receive:
+        """Count the bytes of a body, and refuse it when they are too many, or do not come."""
+        settings, path, state = self.service.settings, scope["path"], scope["state"]
+        most = settings.body_bytes
+        if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
+            most += settings.pictures * settings.picture_bytes
+        too_large = f"the body is larger than {most:,} bytes, the most that is allowed"
+        length = headers.get("content-length", "")
+        if length.isdecimal() and (len(length) > 18 or int(length) > most):
+            raise TooLargeError(too_large)
+        count = 0
+
+        async def receive_limited() -> Message:
+            nonlocal count
+            message = await receive()
+            if REFUSAL in state and message.get("more_body"):  # its connection reads no more of it
+                if self.service.draining:
+                    raise stopping("the server is stopping; ask another one, or try again")
+                status, code, problem = state[REFUSAL]
+                raise ApiError(status, code, problem, headers={"Connection": "close"})
+            count += len(message.get("body", b""))
+            if count > most:
+                raise TooLargeError(too_large)
+            return message
+
+        return receive_limited
+
+
+def stopping(message: str) -> ApiError:
+    """Build the answer of a server that ends."""
+    return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
+
+
+def host_name(host: str) -> str | None:
+    """Take the name from a Host header, without its port; None where it is no name with a port or without."""
+    found = HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return None
+    return (found["address"] or found["name"]).lower().removesuffix(".")
+
+
+# ---- the page
+
+
+def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
+    """Build the page of a server, and the headers that it is sent with."""
+    script = page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
+    style = "".join(read_static(f"{name}.css") for name in STYLES)
+    limits = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
+    rules = {
+        "short": sentence_split.SHORT.pattern,
+        "closing": sentence_split.CLOSING,
+        "opening": sentence_split.OPENING,
+        "shortened": sentence_split.SHORTENED.pattern,
+        "quotes": sentence_split.QUOTES,
+    }
+    # As ASCII and without "<": nothing in it can end the element that holds it.
+    embedded = json.dumps({"limits": limits, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")
+    text = read_static("page.html")
+    for name, value in (("style", style), ("settings", embedded), ("script", script)):
+        text = text.replace(f"<!-- {name} -->", value, 1)
+    policy = PAGE_POLICY.format(script=page_parts.hash_source(script), style=page_parts.hash_source(style))
+    return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "DENY"}
+
+
+def build_frame() -> tuple[str, dict[str, str]]:
+    """Build the frame in which the scripts of `regard look` draw, and the headers that it is sent with."""
+    script, style = page_parts.look_script(), page_parts.look_style() + read_static("frame.css")
+    text = (
+        '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Inside the model</title>\n'
+        f'<style>{style}</style>\n</head>\n<body>\n<main id="look" aria-label="Views"></main>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+    policy = FRAME_POLICY.format(script=page_parts.hash_source(script), style=page_parts.hash_source(style))
+    return text, {**HEADERS, "Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
+
+
+def read_static(name: str) -> str:
+    """Read a file of the page's."""
+    return resources.files("regard.serving").joinpath("static", name).read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ FAULT = "a fault of the server; see its log"
 PROTOCOL_PATHS = frozenset(
     ("/translate", "/translate_file", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/spec")
 )
-OPEN_PATHS = frozenset(("/languages", "/frontend/settings", "/health", "/spec"))
 DOWNLOADS = "/download_file/"
+REFUSAL = "refusal"  # in the state of a request: why the rest of it is not read
 
 
 class ApiError(RegardError):
@@ -83,11 +83,6 @@ class ProtocolError(ApiError):
     def body(self) -> dict[str, Any]:
         """The answer as JSON."""
         return {"error": str(self)}
-
-
-def is_open_path(path: str) -> bool:
-    """Return whether a path asks for no key: it tells what the server can do, or its name is a secret."""
-    return path in OPEN_PATHS or path.startswith(DOWNLOADS)
 
 
 def is_protocol_path(path: str) -> bool:

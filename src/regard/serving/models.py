@@ -21,9 +21,8 @@ from regard.interop import is_export
 from regard.run import Run, load, read_tokenizer
 from regard.serving.errors import ApiError, WorkerError
 from regard.serving.jobs import JobQueue, Update
-from regard.serving.process_worker import ProcessWorker
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import STOPPED, Counters, ThreadWorker, Worker, call_between, longest_source
+from regard.serving.worker import STOPPED, Counters, ProcessWorker, ThreadWorker, Worker, call_between, longest_source
 from regard.tasks import language_model
 from regard.training import Checkpoints, checkpoint_files
 

@@ -1,33 +1,62 @@
-"""The process that serves: it listens, and knows what signals mean.
+"""The process that serves: it listens, knows what signals mean, and reads requests within limits of size and time.
 
 SIGTERM and Ctrl-C let requests that were admitted finish, and refuse new ones; SIGHUP opens runs anew whose best
 checkpoint has moved.
+
+At most so many connections are accepted at once, and none while the process has no descriptor left for one. Where all
+are in use, the connection that has been idle longest is closed for a new one; where none is idle, new ones wait in the
+system's queue. asyncio's own server logs a traceback for each of them instead, thousands a second.
+
+uvicorn reads HTTP with httptools and has no limit for size or time. What is beyond a limit while the head of a request
+is read is answered here (431, 414, 408, 400), before anything of it is kept; while its body is read, the guard answers,
+for the request is its own then.
 """
 
 import asyncio
 import contextlib
+import errno
 import functools
+import json
 import logging
+import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httptools
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from regard.errors import CommandError
 from regard.machine import settle_memory
 from regard.serving.app import make_app
-from regard.serving.connection import Connection, Listener, bind, fit_descriptors
+from regard.serving.errors import REFUSAL
 from regard.serving.libretranslate.language_pairs import LanguageTable
 from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
+from regard.serving.settings import ServeSettings
 
 THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
 SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
 END = 2.0  # seconds that processes of workers have to end
+BACKLOG = 2048  # connections that the system keeps while the server takes none
+RESERVE = 128  # descriptors for models, workers, uploads and the log
+IDLE_SECONDS = 1.0  # seconds after which an idle connection may be closed for a new one
+PAUSE = 0.25  # seconds until the next try, where there is no room
+REPORT = 60.0  # seconds between two lines of the log about that
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SLICE = 16_384  # bytes that are parsed at once; limits are looked at in between
+CHUNK = 25  # bytes of a chunk of one: itself, its size, and the ends of two lines
+PIPELINED = 16  # requests that may wait behind another on a connection
+LINGER = 1.0  # seconds for a client to read why it is refused, and for a request to be answered once it is
+DRAIN = 2.0  # seconds for requests to arrive whole when the server stops
+PACE = 1024  # bytes a second that a client has to take of its answer
+IDLE, HEAD, BODY = range(3)  # what of a request is being read
+Refusal = tuple[int, str, str]  # status, code and sentence
 log = logging.getLogger("regard.serving")
 
 
@@ -52,7 +81,8 @@ class Server(uvicorn.Server):
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        self.listener.start(make)
+        listening = self.listener.sockets
+        self.listener.tasks = [asyncio.create_task(self.listener.accept(each, make)) for each in listening]
         self.servers = [self.listener]  # type: ignore[list-item]
         self.started = True
 
@@ -179,3 +209,399 @@ async def reload(service: Service, say: Callable[[str], None]) -> None:
         say(f"{name}: step {service.models[name].card['step']:,} from now on")
     if not names:
         say("no best checkpoint has moved")
+
+
+# ---- listening
+
+
+class Listener:
+    """Sockets that accept connections. It is what uvicorn's shutdown takes for a server."""
+
+    def __init__(self, sockets: Sequence[socket.socket], most: int, connections: set[Any]):
+        self.sockets, self.most, self.connections = sockets, most, connections
+        self.idle: dict[Connection, float] = {}  # since when; who enters it leaves it with the next request
+        self.reported: dict[str, float] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def accept(self, listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
+        """Accept connections of one socket, as long as there is room; `make` makes the protocol of each."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.wait_for_room()
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                await self.pause_after(error)
+                continue
+            try:
+                await loop.connect_accepted_socket(make, accepted)
+            except OSError as error:  # it is gone already, or its transport has found no descriptor
+                accepted.close()
+                await self.pause_after(error)
+
+    async def wait_for_room(self) -> None:
+        """Wait until there are fewer connections than may be open at once."""
+        while len(self.connections) >= self.most:
+            if not self.close_idle():
+                self.report(f"all {self.most:,} connections are in use; new ones wait (connections in serve.toml)")
+            leaving = any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+            await asyncio.sleep(0 if leaving else PAUSE)
+
+    async def pause_after(self, error: OSError) -> None:
+        """Take no connection for a moment, where there is no descriptor for one."""
+        if error.errno not in EXHAUSTED:
+            return  # a client that went before it was accepted
+        self.close_idle()
+        count = len(self.connections)
+        self.report(
+            f"no descriptor is left for a connection ({os.strerror(error.errno or 0).lower()}; {count:,} are open); "
+            "new ones wait: raise the limit of open files (ulimit -n), or lower connections in serve.toml"
+        )
+        await asyncio.sleep(PAUSE)
+
+    def close_idle(self) -> bool:
+        """Close the connection that has been idle longest, if that is long enough."""
+        if not self.idle:
+            return False
+        connection, since = next(iter(self.idle.items()))
+        if time.monotonic() - since < IDLE_SECONDS:
+            return False
+        del self.idle[connection]
+        connection.end()
+        return True
+
+    def report(self, message: str) -> None:
+        """Write a line into the log, once a minute."""
+        kind, now = message[:12], time.monotonic()
+        if now - self.reported.get(kind, -REPORT) >= REPORT:
+            self.reported[kind] = now
+            log.warning("%s", message)
+
+    # ---- what uvicorn asks of a server
+
+    def close(self) -> None:
+        """Accept no more."""
+        for task in self.tasks:
+            task.cancel()
+        for each in self.sockets:
+            each.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is accepted any more."""
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Bind a socket to each address of a host, and listen; what cannot be is a person's mistake."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise CommandError(f"--host: {host!r} is no address or name of this machine; give one that is") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            sockets.append(socket.socket(family, kind, protocol))
+            if os.name == "posix":  # elsewhere it would let two servers have the same port
+                sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sockets[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sockets[-1].bind(address)
+            sockets[-1].listen(BACKLOG)
+            sockets[-1].setblocking(False)
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        raise CommandError(explain(error, host, port)) from None
+    return sockets
+
+
+def explain(error: OSError, host: str, port: int) -> str:
+    """Say why an address cannot be listened on, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"--port: {port} on {host} is in use; stop what listens there, or choose another port (0: any free one)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"--port: {port} on {host} is not allowed; choose a port above 1023, or ask for the right to use it"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host: {host} is no address of this machine; give one that is, or 0.0.0.0 for all of them"
+    return f"--port: {port} on {host} cannot be listened on ({error.strerror}); choose another --host or --port"
+
+
+def fit_descriptors(connections: int) -> int:
+    """Return how many connections have descriptors; raise the process's soft limit as far as they need."""
+    if sys.platform != "win32":  # which has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = connections + RESERVE
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+                soft = raised
+            return max(1, min(connections, max(soft - RESERVE, soft // 2)))
+    return connections
+
+
+# ---- reading
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol with limits: a request is read in time and size, or refused."""
+
+    def __init__(self, settings: ServeSettings, listener: Listener, count: Callable[[int], None], **uvicorn: Any):
+        super().__init__(**uvicorn)
+        self.settings, self.listener, self.count_refused = settings, listener, count
+        self.seconds = settings.seconds  # that a request may take to arrive
+        self.phase, self.begun = IDLE, 0.0
+        self.size = self.lines = self.raw = self.payload = 0
+        self.refusal: Refusal | None = None
+        self.stopped = False  # nothing more is read
+        self.timer: asyncio.TimerHandle | None = None  # of reading
+        self.write_timer: asyncio.TimerHandle | None = None
+        self.unsent = 0
+
+    # ---- a connection comes and goes
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request, not for ever."""
+        super().connection_made(transport)
+        self.listener.idle[self] = time.monotonic()
+        self.set_timer(self.seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let everything go."""
+        self.listener.idle.pop(self, None)
+        self.stopped = True
+        self.cancel_timer()
+        if self.write_timer is not None:
+            self.write_timer.cancel()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close the connection, even if its client takes nothing any more."""
+        self.stopped = True
+        self.transport.close()
+        if self.is_flushing:
+            self.loop.call_later(LINGER, self.transport.abort)
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether something that was written has not been sent yet."""
+        return self.transport.get_write_buffer_size() > 0
+
+    # ---- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, a piece at a time."""
+        for start in range(0, len(data), SLICE):
+            if self.stopped:
+                return
+            piece = data if len(data) <= SLICE else data[start : start + SLICE]
+            try:
+                self.feed(piece)
+            except httptools.HttpParserError:
+                self.refuse(*(self.refusal or (400, "invalid_http", "the request is not HTTP; send a valid one")))
+        if self.phase != IDLE and self.timer is None and not self.stopped:
+            self.set_timer(max(0.0, self.begun + self.seconds - self.loop.time()))
+
+    def feed(self, piece: bytes) -> None:
+        """Parse a piece; what is beyond a limit is an error of the parser."""
+        while piece:
+            try:
+                self.parser.feed_data(piece)
+                break
+            except httptools.HttpParserUpgrade as upgrade:  # there is nothing to upgrade to: HTTP goes on
+                piece = piece[upgrade.args[0] :]
+        self.raw += len(piece)
+        if self.phase != IDLE and self.raw > CHUNK * self.payload + self.settings.header_bytes + SLICE:
+            if self.phase == HEAD:
+                self.stop_large()
+            self.stop(400, "invalid_http", "there is too much between the chunks of the body; send a plain one")
+
+    def stop(self, status: int, code: str, message: str) -> None:
+        """Stop the parser: it raises an error of its own, whatever a callback raises."""
+        self.refusal = (status, code, message)
+        raise httptools.HttpParserError(message)
+
+    def stop_large(self) -> None:
+        """Refuse headers that are too many or too large."""
+        most, number = self.settings.header_bytes, self.settings.headers
+        message = f"the headers are more than {most:,} bytes or {number:,} lines, the most that is allowed; send fewer"
+        self.stop(431, "headers_too_large", message)
+
+    def on_message_begin(self) -> None:
+        """Begin a request: its time counts from here."""
+        self._unset_keepalive_if_required()
+        self.cancel_timer()
+        self.listener.idle.pop(self, None)
+        self.phase, self.begun = HEAD, self.loop.time()
+        self.size = self.lines = self.raw = self.payload = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take in a part of the address."""
+        self.size += len(url)
+        most = self.settings.header_bytes // 2
+        if self.size > most:
+            self.stop(414, "address_too_long", f"the address is longer than {most:,} bytes; send texts in the body")
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take in a header; one after the body is counted, and dropped."""
+        self.size += len(name) + len(value) + 4
+        self.lines += 1
+        if self.size > self.settings.header_bytes or self.lines > self.settings.headers:
+            self.stop_large()
+        if self.phase == HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Let the request be answered, unless too many wait before it."""
+        if len(self.pipeline) >= PIPELINED:
+            self.stop(429, "overloaded", "too many requests were sent without waiting for an answer; send fewer")
+        super().on_headers_complete()
+        self.phase = BODY
+
+    def on_body(self, body: bytes) -> None:
+        """Take in a part of the body."""
+        self.payload += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request: it was read in time."""
+        self.phase = IDLE
+        self.cancel_timer()
+        super().on_message_complete()
+        if self.cycle.response_complete and not self.pipeline:  # it was answered before it was read
+            self.wait_for_next()
+
+    # ---- time
+
+    def set_timer(self, seconds: float) -> None:
+        """Expect the request within so many seconds."""
+        self.cancel_timer()
+        self.timer = self.loop.call_later(seconds, self.expire)
+
+    def cancel_timer(self) -> None:
+        """Expect nothing."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def expire(self) -> None:
+        """Refuse a request that has not arrived in time."""
+        self.timer = None
+        if self.transport.is_closing():
+            return
+        if self.pipeline and self.flow.read_paused:  # nothing is read before an earlier request is answered
+            self.set_timer(self.seconds)
+        elif self.stopped or (self.phase == IDLE and self.is_answered):
+            self.end()
+        else:
+            message = f"the request did not arrive within {self.seconds:g} s; send it again"
+            self.refuse(408, "request_timeout", message)
+
+    def hurry(self) -> None:
+        """Give a request that is on its way a moment to arrive: the server stops."""
+        if self.phase != IDLE and not self.stopped:
+            self.seconds = min(DRAIN, self.seconds)
+            self.set_timer(self.seconds)
+
+    # ---- answers
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether no request waits for its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Read nothing more; say why, after what is being answered."""
+        self.stopped = True
+        self.cancel_timer()
+        if self.is_answered:
+            if self.phase == BODY:  # and so is this one
+                self.end()
+                return
+            self.write_refusal(status, code, message)
+        else:
+            self.cycle.keep_alive = False  # it closes the connection in the end
+            if self.phase == BODY:
+                self.cycle.scope["state"][REFUSAL] = (status, code, message)
+                self.cycle.message_event.set()
+                self.timer = self.loop.call_later(LINGER, self.give_up)
+            else:
+                self.count_refused(status)
+            self.flow.resume_reading()  # to drop what comes, and to see the client go
+
+    def give_up(self) -> None:
+        """Close what has not been answered though it could be."""
+        self.timer = None
+        if self.cycle is not None and not self.cycle.response_started and not self.pipeline:
+            self.end()
+
+    def write_refusal(self, status: int, code: str, message: str) -> None:
+        """Answer a request that never came to a route."""
+        self.count_refused(status)
+        log.info("- - %d", status)
+        body = json.dumps({"error": {"code": code, "message": message, "field": None}}).encode()
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # a close now would take the answer away from a client that still sends
+        self.timer = self.loop.call_later(LINGER, self.transport.abort)
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or wait for one."""
+        super().on_response_complete()
+        self.watch_writing()
+        if self.transport.is_closing():
+            return
+        if self.is_answered and self.phase == IDLE:
+            self.listener.idle[self] = time.monotonic()
+        elif self.is_answered:  # the next request is being read, or the rest of this one
+            self._unset_keepalive_if_required()
+
+    def wait_for_next(self) -> None:
+        """Wait for the next request, for as long as connections are kept."""
+        self.listener.idle[self] = time.monotonic()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which nothing comes."""
+        self.timeout_keep_alive_task = None
+        if not self.transport.is_closing():
+            self.end()
+
+    # ---- writing
+
+    def pause_writing(self) -> None:
+        """Wait for a client that reads slowly, while it reads."""
+        super().pause_writing()
+        self.watch_writing()
+
+    def watch_writing(self) -> None:
+        """Look again after a while, if something has not been sent."""
+        if self.write_timer is None and self.is_flushing:
+            self.unsent = self.transport.get_write_buffer_size()
+            self.write_timer = self.loop.call_later(self.seconds, self.expire_writing)
+
+    def expire_writing(self) -> None:
+        """Drop a client that does not take its answer."""
+        self.write_timer = None
+        left = self.transport.get_write_buffer_size()
+        if not left:
+            return
+        if self.unsent - left < PACE * self.seconds:
+            self.transport.abort()
+        else:
+            self.watch_writing()

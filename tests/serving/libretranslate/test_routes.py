@@ -440,12 +440,10 @@ def test_limits_hold_here_too(runs, tmp_path):
 
 
 def test_a_fault_is_answered_in_its_form(runs, monkeypatch):
-    from regard.serving.libretranslate import translation
-
     async def fail(*arguments):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(translation, "render_all", fail)
+    monkeypatch.setattr("regard.serving.libretranslate.routes.render_all", fail)
     with serve(str(runs / "book")) as server:
         error = refused(server.post("/translate", {"q": "x", "source": "en", "target": "de"}), 500)
         assert "fault of the server" in error

@@ -9,10 +9,10 @@ from serving.served import serve, stored
 
 from regard.decoding import Options
 from regard.serving.errors import ProtocolError
-from regard.serving.libretranslate import translation
+from regard.serving.libretranslate import routes
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
-from regard.serving.libretranslate.translation import (
+from regard.serving.libretranslate.routes import (
     ENDINGS,
     FileStore,
     PlainText,
@@ -207,9 +207,9 @@ def test_a_file_is_held_for_a_while():
     key = store.add("letter.txt", b"text")
     assert store.get(key) == ("letter.txt", b"text")
     assert store.get("letter.txt") is None
-    clock.now = translation.SECONDS - 1
+    clock.now = routes.SECONDS - 1
     assert store.get(key) is not None
-    clock.now = translation.SECONDS + 1
+    clock.now = routes.SECONDS + 1
     assert store.get(key) is None
     assert store.size == 0
 
@@ -222,11 +222,11 @@ def test_names_are_secret_and_never_the_same():
 
 
 def test_the_oldest_goes_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(translation, "FILES", 3)
+    monkeypatch.setattr(routes, "FILES", 3)
     store = FileStore()
     keys = [store.add("a.txt", b"x") for _ in range(5)]
     assert [store.get(key) is not None for key in keys] == [False, False, True, True, True]
-    monkeypatch.setattr(translation, "BYTES", 10)
+    monkeypatch.setattr(routes, "BYTES", 10)
     large = store.add("b.txt", b"x" * 10)
     assert store.get(large) is not None
     assert store.get(keys[-1]) is None

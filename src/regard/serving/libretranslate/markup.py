@@ -46,13 +46,13 @@ NESTED = 60  # elements in elements that are carried; where they are deeper, eac
 SPACE = " \t\n\r\f"
 CLOSING = ".,;:!?)]}…»”’%。，、；：！？）」』"
 RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
+TEXTS = RAW | list_names("desc mi mo mn ms mtext")  # elements of svg and math with nothing but text
 LIMITED = list_names("style title xmp iframe noembed noframes noscript svg math")  # of another meaning in <select>
 # What ends <svg> and <math>, wherever it stands in them, and where HTML begins in them again.
 BREAKS = list_names(
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font foreignobject annotation-xml"
 )
-TEXTS = list_names("title desc style script mi mo mn ms mtext")  # elements of svg and math with nothing but text
 WHITE = r"[\t\n\f\r ]"
 ATTRIBUTE = (
     rf"(?:=[^\t\n\f\r />=]*+|[^\t\n\f\r />=]++)(?:{WHITE}*+={WHITE}*+"
@@ -66,9 +66,10 @@ PARTS = re.compile(
 OPENING = re.compile(r"<(?:!--|[!?]|/?[a-zA-Z]|/(?=.))", re.DOTALL)
 COMMENT = re.compile(r"<!--(?:>|->|.*?--!?>)", re.DOTALL)
 BOGUS = re.compile(r"[^>]*+>")
-CDATA = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
+CDATA = re.compile(r"<!\[CDATA\[[^<]*?\]\]>")
 SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 CLOSES = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE) for name in (*RAW, "noscript")}
+LOWER = {code: code + 32 for code in range(65, 91)}  # ASCII alone: no other letter becomes one of HTML's
 
 
 @dataclass(frozen=True)
@@ -128,14 +129,14 @@ class Tokenizer:
         """Read markup; false where the rest is a tail."""
         text, at = self.text, self.at
         if not opening[-1].isalpha():
-            found = pattern_of(opening).match(text, at)
+            found = (COMMENT if opening == "<!--" else BOGUS).match(text, at)
             if found is not None:
                 self.add("point" if opening == "<!--" else "block", found.end())
             return found is not None
         tag = TAG.match(text, at)
         if tag is None:
             return False
-        name = lower(tag[2])
+        name = tag[2].translate(LOWER)
         if tag[1]:
             self.add("end", tag.end(), name)
             self.selects = self.selects and name != "select"
@@ -147,69 +148,48 @@ class Tokenizer:
             return self.read_foreign(tag, name)
         if name == "noscript":
             return self.read_noscript(tag.end())
-        end = -1
+        end: int | None = tag.end()
         if name in RAW:
-            end = script_end(text, tag.end()) if name == "script" else search_start(CLOSES[name], text, tag.end())
-            if end < 0:
-                return False
+            close = CLOSES[name].search(text, tag.end())
+            end = script_end(text, tag.end()) if name == "script" else close and close.start()
+        if end is None:
+            return False
         self.add("start", tag.end(), name)
         self.selects = self.selects or name == "select"
         self.templates = self.templates or name == "template"
         self.columns = self.columns or (self.templates and name == "col")
-        if end >= 0:
-            self.end_text(end)
+        self.end_text(end)
         return True
 
     def read_foreign(self, tag: re.Match[str], name: str) -> bool:
-        """Read `<svg>` or `<math>` as a whole; false where it is not plain where it ends."""
+        """Read `<svg>` or `<math>` as a whole; false where it is not plain where it ends, or HTML may begin in it."""
         text, at, stack = self.text, tag.end(), [] if is_self_closing(tag) else [name]
         while stack:
             opening = OPENING.search(text, at)
             if opening is None:
                 return False
             at = opening.start()
-            if not opening[0][-1].isalpha():
-                pattern = CDATA if text.startswith("<![CDATA[", at) else pattern_of(opening[0])
-                found = pattern.match(text, at)
-            elif (found := TAG.match(text, at)) is not None and not self.nest(found, stack):
-                return False
+            found = TAG.match(text, at)
             if found is None:
+                found = CDATA.match(text, at) or (COMMENT.match(text, at) if stack[-1] not in TEXTS else None)
+                if found is None:
+                    return False
+            elif found[1]:
+                if stack.pop() != found[2].translate(LOWER):
+                    return False
+            elif (inner := found[2].translate(LOWER)) in BREAKS or stack[-1] in TEXTS:
                 return False
+            elif not is_self_closing(found):
+                stack.append(inner)
             at = found.end()
         self.add("block", at, name)
         return True
 
-    def nest(self, tag: re.Match[str], stack: list[str]) -> bool:
-        """Put a tag inside `<svg>` or `<math>` on the stack, or take it off; false where HTML may begin with it."""
-        name = lower(tag[2])
-        if tag[1]:
-            return stack.pop() == name
-        if name in BREAKS:
-            return False
-        if is_self_closing(tag):
-            return True
-        stack.append(name)
-        return (name not in RAW and name not in TEXTS) or self.has_text_only(tag.end(), name)
-
-    def has_text_only(self, at: int, name: str) -> bool:
-        """Return whether nothing but text, or a section of it, is before the end tag of an element."""
-        section = CDATA.match(self.text, at)
-        if section is not None:
-            if "<" in section[0][1:]:
-                return False
-            at = section.end()
-        close = self.text.find("<", at)
-        return close >= 0 and lower(self.text[close : close + 2 + len(name)]) == f"</{name}"
-
     def read_noscript(self, start: int) -> bool:
         """Read `<noscript>` as a whole: text where scripts run, and markup where they do not."""
-        end = search_start(CLOSES["noscript"], self.text, start)
-        if end < 0:
-            return False
-        if any(each.kind == "tail" for each in tokenise(self.text[start:end])):
-            return False
-        tag = TAG.match(self.text, end)
-        if tag is None:
+        close = CLOSES["noscript"].search(self.text, start)
+        tag = close and TAG.match(self.text, close.start())
+        if tag is None or any(each.kind == "tail" for each in tokenise(self.text[start : tag.start()])):
             return False
         self.add("block", tag.end(), "noscript")
         return True
@@ -220,18 +200,7 @@ def is_self_closing(tag: re.Match[str]) -> bool:
     return tag[0][-2] == "/" and not tag[3].endswith("/")
 
 
-def pattern_of(opening: str) -> re.Pattern[str]:
-    """Return the pattern of what begins so and is no tag."""
-    return COMMENT if opening == "<!--" else BOGUS
-
-
-def search_start(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Find where the next match begins; -1 where there is none."""
-    found = pattern.search(text, at)
-    return -1 if found is None else found.start()
-
-
-def script_end(text: str, at: int) -> int:
+def script_end(text: str, at: int) -> int | None:
     """Find the end tag of a script: one inside a comment inside of it may begin another script."""
     escaped = double = False
     while (found := SCRIPT.search(text, at)) is not None:
@@ -247,15 +216,7 @@ def script_end(text: str, at: int) -> int:
             double = False
         else:
             return found.start()
-    return -1
-
-
-def lower(name: str) -> str:
-    """Turn a name into lower case, ASCII alone: no other letter becomes one of HTML's."""
-    return name.translate(LOWER)
-
-
-LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+    return None
 
 
 @dataclass(frozen=True)
@@ -298,43 +259,26 @@ def parse_html(text: str) -> Document:
     ends, first_loose = match_elements(tokens)
     parts: list[Segment | str] = []
     run: list[Token] = []
-    tables = Tables()
-    for number, token in keep_whole(tokens, ends):
+    # Of each table and list of options, the innermost last: whether text is in none of its cells. The standard moves
+    # such a text, or its tags.
+    loose = [False]
+    for number, token in (*keep_whole(tokens, ends), (len(tokens), Token("block", ""))):
         if token.kind not in ("block", "tail"):
             run.append(token)
             continue
-        parts += make_segments(run, nested=number <= first_loose and not (tables.between_cells and len(run) > 1))
-        parts.append(token.raw)
-        tables.read(token)
+        parts += [*make_segments(run, number <= first_loose and not (loose[-1] and len(run) > 1)), token.raw]
         run = []
-    parts += make_segments(run, nested=len(tokens) <= first_loose and not (tables.between_cells and len(run) > 1))
+        start = not token.raw.startswith("</")
+        if token.name in ("table", "select") and start:
+            loose.append(True)
+        elif len(loose) > 1 and token.name in ("table", "select"):
+            loose.pop()
+        elif len(loose) > 1 and token.name in ROWS:
+            loose[-1] = not (start and token.name in CELLS)
     return Document(tuple(part for part in parts if part))
 
 
 # ---- elements
-
-
-class Tables:
-    """Where text is in a table and in none of its cells, or in a list of options: the standard moves it or its tags."""
-
-    def __init__(self) -> None:
-        self.states = [False]  # of each table, the innermost last
-
-    @property
-    def between_cells(self) -> bool:
-        """Whether that is so here."""
-        return self.states[-1]
-
-    def read(self, token: Token) -> None:
-        """Take in the tag of a block."""
-        start = not token.raw.startswith("</")
-        if token.name in ("table", "select"):
-            if start:
-                self.states.append(True)
-            elif len(self.states) > 1:
-                self.states.pop()
-        elif token.name in ROWS and len(self.states) > 1:
-            self.states[-1] = not (start and token.name in CELLS)
 
 
 def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:

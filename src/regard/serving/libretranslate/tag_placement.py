@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 Link = tuple[int, int]
 WORD = re.compile(r"\S+")
-LEADING, TRAILING = re.compile(r"\W*"), re.compile(r"\W*\Z")
+LEADING, TRAILING = re.compile(r"\A\W+"), re.compile(r"\W+\Z")
 UNLINKED = -0.1  # what a word without links adds to a run: a gap is bridged, and no run is made longer
 
 
@@ -139,7 +139,7 @@ class Placement:
             return self.in_proportion(word + 1, place)
         first, last = self.target_words.ranges[max(linked)]
         if rest and not any(map(str.isalnum, rest)):  # before punctuation
-            last -= count_matched(TRAILING.search(self.target[first:last]))
+            last = first + len(TRAILING.sub("", self.target[first:last]))
         return clamp(last, place)
 
     def in_proportion(self, word: int, place: Range) -> int:
@@ -224,9 +224,9 @@ class Siblings:
         if not any(map(str.isalnum, text)):
             return Range(first, last)
         if own[:1].isalnum():
-            first += count_matched(LEADING.match(text))
+            first = last - len(LEADING.sub("", text))
         if own[-1:].isalnum():
-            last -= count_matched(TRAILING.search(text))
+            last -= len(text) - len(TRAILING.sub("", text))
         return Range(first, last)
 
     def part_of_word(self, element: Element, own: range) -> Range | None:
@@ -269,8 +269,3 @@ class Siblings:
 def clamp(at: int, place: Range) -> int:
     """Move a place into a range."""
     return min(max(at, place.first), place.last)
-
-
-def count_matched(found: re.Match[str] | None) -> int:
-    """Count the characters that a pattern has matched."""
-    return 0 if found is None else len(found[0])
