@@ -1,5 +1,6 @@
 """CTranslate2's folders come in: every form, number format and version; what is broken or has no form here is named."""
 
+import contextlib
 import json
 import random
 import shutil
@@ -14,9 +15,9 @@ from interop.random_models import TOKENIZERS, draw_model, draw_sources
 from interop.test_ctranslate2 import OPTIONS
 
 from regard import export_model, import_model, load
-from regard.errors import RegardError
+from regard.errors import DataError, RegardError
 from regard.interop.ctranslate2 import convert, library, pieces_of
-from regard.interop.ctranslate2_import import ModelFile, read_model_file
+from regard.interop.ctranslate2_import import ModelFile, read_ctranslate2, read_model_file
 from regard.interop.export import verify_export
 from regard.tasks import ModelEngine
 
@@ -273,3 +274,41 @@ def test_older_files_are_read_as_ctranslate2_reads_them(version, theirs, tmp_pat
 
 def drop_numbers(variables) -> dict:
     return {name: value for name, value in variables.items() if value.dtype != np.int16}
+
+
+def test_a_file_that_is_cut_or_flipped_is_one_sentence(theirs, tmp_path):
+    """Any cut, any byte: one sentence or a whole run; sizes that a file only claims take no memory."""
+    content, path, draw = (theirs / "model.bin").read_bytes(), tmp_path / "model.bin", random.Random(0)
+    for _ in range(60):
+        changed = bytearray(content)
+        changed[draw.randrange(400) if draw.random() < 0.7 else draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        with contextlib.suppress(DataError):  # a number of a weight may be another
+            read_model_file(path)
+    claims = [
+        content[:26] + struct.pack("<I", 2**32 - 1) + content[30:],
+        content + b"more",
+        bytes(5000),
+        b"\xff" * 5000,
+    ]
+    cuts = [content[:size] for size in (0, 3, 4, 20, 27, 60, len(content) // 2, len(content) - 1)]
+    for data in (*cuts, *claims):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match="not a model of CTranslate2") as caught:
+            read_model_file(path)
+        assert str(caught.value).count("\n") == 0
+
+
+def test_lists_of_pieces(theirs, tmp_path):
+    """In JSON or as lines, shared or one per side."""
+    folder = shutil.copytree(theirs, tmp_path / "folder")
+    pieces = json.loads((folder / "shared_vocabulary.json").read_text())
+    (folder / "shared_vocabulary.json").unlink()
+    refuse(folder, "source_vocabulary.json: missing, as is shared_vocabulary.json", tmp_path)
+    for side in ("source", "target"):
+        (folder / f"{side}_vocabulary.txt").write_text("".join(f"{piece}\r\n" for piece in pieces))
+    assert read_ctranslate2(folder).tokenizers.source.names == TOKENIZERS.source.names
+    (folder / "target_vocabulary.txt").write_bytes(b"\xff\n")
+    refuse(folder, "target_vocabulary.txt: byte 0 is not UTF-8", tmp_path)
+    (folder / "target_vocabulary.json").write_text('{"a": 1}')
+    refuse(folder, "target_vocabulary.json: not a list of pieces", tmp_path)

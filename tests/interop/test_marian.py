@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from interop.test_real_folders import Both, compare_all, compare_configurations
 from pretrained import TEXTS, marian_folder
 
 from regard import export_model, import_model, load
 from regard.attention import watch
 from regard.data import END, PAD, START, UNKNOWN
 from regard.decoding import tokens_of
-from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.errors import ConfigError, RegardError
 from regard.interop.formats import model_type
-from regard.interop.marian import rows_of
-from regard.interop.numbering import marian_rows
+from regard_bench.serving import write_run
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -29,28 +29,6 @@ CASES = {
     "one vocabulary": {"share_encoder_decoder_embeddings": False, "separate": False, "activation_function": "gelu"},
     "four heads": {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_layers": 1, "d_model": 24},
 }
-
-
-class Beside:
-    """A model of Transformers and the run that was made of its folder."""
-
-    def __init__(self, folder: Path, run: Path):
-        self.net = transformers.MarianMTModel.from_pretrained(folder, attn_implementation="eager").eval()
-        self.tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
-        self.run = load(run)
-        second = "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"
-        both = self.run.tokenizers
-        self.source = rows_of(both.source, marian_rows(folder))
-        self.target = rows_of(both.target, marian_rows(folder, second))
-
-    def encode(self, sources: list[str], targets: list[str]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Ids of sources and labels with the mask of the sources, as Transformers makes them."""
-        inputs = self.tokenizer(sources, text_target=targets, padding=True, return_tensors="pt")
-        return inputs["input_ids"], inputs["attention_mask"], inputs["labels"]
-
-    def to_rows(self, ids: list[int], side: str) -> list[int]:
-        rows = getattr(self, side)
-        return [rows[i] for i in ids]
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +44,20 @@ def opus(desk) -> Path:
 
 
 @pytest.fixture(scope="module")
-def beside(opus) -> Beside:
-    return Beside(opus / "opus", opus / "run")
+def beside(opus) -> Both:
+    return Both.open(opus / "opus", opus / "run")
 
 
 @torch.no_grad()
-def compare(both: Beside) -> None:
-    """Ids, logits, log-probabilities and attention of pairs, and greedy and beam search."""
-    ids, mask, labels = both.encode(SOURCES, TARGETS)
-    tokenizers = both.run.tokenizers
+def compare(both: Both) -> None:
+    """Logits, log-probabilities and attention of pairs."""
+    inputs = both.tokenizer(SOURCES, text_target=TARGETS, padding=True, return_tensors="pt")
+    labels, tokenizers = inputs["labels"], both.run.tokenizers
     sources, targets = tokenizers.source.encode_batch(SOURCES), tokenizers.target.encode_batch(TARGETS)
-    for own, theirs, length in zip(sources, ids, mask.sum(1), strict=True):
-        assert both.to_rows(own, "source") == theirs[:length].tolist()
     start = torch.full((len(labels), 1), both.net.config.decoder_start_token_id)
     read = torch.cat([start, labels[:, :-1]], 1)
-    out = both.net(input_ids=ids, attention_mask=mask, decoder_input_ids=read, output_attentions=True)
+    texts = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    out = both.net(**texts, decoder_input_ids=read, output_attentions=True)
     with watch(both.run.model) as looks:
         memory = both.run.model.encode(tokens_of(sources))
         hidden, _ = both.run.model.decode(memory, tokens_of([[START, *target] for target in targets]))
@@ -91,7 +68,7 @@ def compare(both: Beside) -> None:
     scores = both.run.score(SOURCES, TARGETS)
     for row, (target, label) in enumerate(zip(targets, labels, strict=True)):
         n = len(target) + 1
-        assert both.to_rows([*target, END], "target") == label[:n].tolist()
+        assert [both.target[i] for i in (*target, END)] == label[:n].tolist()
         torch.testing.assert_close(logits[row, :n, real], out.logits[row, :n, columns], rtol=0, atol=1e-5)
         likely = out.logits[row, :n].log_softmax(-1).gather(-1, label[:n, None])[:, 0]
         torch.testing.assert_close(torch.tensor(scores[row].tokens), likely, rtol=0, atol=1e-4)
@@ -100,84 +77,28 @@ def compare(both: Beside) -> None:
             torch.testing.assert_close(own, theirs[row, :, :n, : len(sources[row])], rtol=0, atol=1e-5)
 
 
-def search_theirs(both: Beside, beam: int, longest: int) -> list[list[int]]:
-    ids, mask, _ = both.encode(SOURCES, TARGETS)
-    options = {"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {}
-    settings = transformers.GenerationConfig.from_model_config(both.net.config)
-    outputs = both.net.generate(
-        input_ids=ids, attention_mask=mask, generation_config=settings, num_beams=beam, do_sample=False,
-        max_new_tokens=longest, bad_words_ids=[[both.net.config.pad_token_id]], **options,
-    )  # fmt: skip
-    end, pad = both.net.config.eos_token_id, both.net.config.pad_token_id
-    return [[i for i in row[1:] if i not in (end, pad)] for row in outputs.tolist()]
-
-
-def search_ours(both: Beside, beam: int, longest: int) -> list[list[int]]:
-    target = both.run.tokenizers.target
-    outputs = both.run.stream(SOURCES, beam=beam, length_penalty=0.0, longest=longest)
-    numbers = {piece: i for i, piece in enumerate(target.names)}
-    return [both.to_rows([numbers[piece] for piece in each[0].tokens], "target") for each in outputs]
-
-
 def test_as_transformers_has_it(beside):
     compare(beside)
 
 
-@pytest.mark.parametrize("longest", [4, 12])
-def test_greedy_as_transformers(beside, longest):
-    assert search_ours(beside, 1, longest) == search_theirs(beside, 1, longest)
-
-
-@torch.no_grad()
-def total(both: Beside, source: str, rows: list[int], longest: int) -> float:
-    """The log-probability of an output by Transformers, with its end unless it is as long as it may be."""
-    ids = both.tokenizer([source], return_tensors="pt")["input_ids"]
-    labels = [*rows, both.net.config.eos_token_id]
-    read = torch.tensor([[both.net.config.decoder_start_token_id, *rows]])
-    likely = both.net(input_ids=ids, decoder_input_ids=read).logits[0].log_softmax(-1)
-    return float(likely.gather(-1, torch.tensor(labels)[:, None]).sum())
-
-
-@pytest.mark.parametrize("longest", [6, 30])
-def test_beam_as_transformers(beside, longest):
-    """The same best hypothesis, where both end by themselves; else ours is at least as likely, END included."""
-    ours, theirs = search_ours(beside, 5, longest), search_theirs(beside, 5, longest)
-    for source, one, other in zip(SOURCES, ours, theirs, strict=True):
-        if one != other:
-            likely = [total(beside, source, rows, longest) for rows in (one, other)]
-            assert likely[0] >= likely[1] - 1e-4, (source, one, other, likely)
+@pytest.mark.parametrize(("beam", "longest"), [(1, 4), (1, 12), (5, 6), (5, 30)])
+def test_searches_as_transformers(beside, beam, longest):
+    beside.compare_outputs(SOURCES, beam, longest)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case != "opus"])
 def test_other_forms_as_transformers(case, tmp_path):
     marian_folder(tmp_path / "theirs", seed=len(case), **CASES[case])
-    import_model(tmp_path / "theirs", tmp_path / "run")
-    both = Beside(tmp_path / "theirs", tmp_path / "run")
-    compare(both)
-    assert search_ours(both, 1, 12) == search_theirs(both, 1, 12)
-    round_trip(tmp_path / "theirs", tmp_path / "run", tmp_path)
-
-
-def round_trip(folder: Path, run: Path, tmp_path: Path) -> None:
-    """A run that is written again holds the weights and the numbers of the folder that it was made of."""
-    report = export_model(run, tmp_path / "again", to="marian")
-    assert {"config.json", "generation_config.json", "model.safetensors", "vocab.json"} <= set(report.files)
-    for name in ("vocab.json", "target_vocab.json"):
-        if (folder / name).exists():
-            assert json.loads((tmp_path / "again" / name).read_text()) == json.loads((folder / name).read_text())
-    one, other = (transformers.MarianMTModel.from_pretrained(each) for each in (folder, tmp_path / "again"))
-    weights = one.state_dict()
-    assert weights.keys() == other.state_dict().keys()
-    for name, tensor in other.state_dict().items():
-        assert torch.equal(tensor, weights[name]), name
-    same = ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_embedding", "tie_word_embeddings")
-    for key in (*same, "activation_function", "decoder_layers", "share_encoder_decoder_embeddings", "vocab_size"):
-        assert getattr(one.config, key) == getattr(other.config, key), key
+    compare_all(tmp_path / "theirs", tmp_path, SOURCES, SOURCES)
+    compare(Both.open(tmp_path / "theirs", tmp_path / "run"))
 
 
 def test_in_and_out_is_the_same(opus, tmp_path):
-    round_trip(opus / "opus", opus / "run", tmp_path)
+    export_model(opus / "run", tmp_path / "again", to="marian")
+    compare_configurations(opus / "opus", tmp_path / "again")
+    one, other = (json.loads((each / "vocab.json").read_text()) for each in (opus / "opus", tmp_path / "again"))
+    assert one == other
 
 
 # ---- traps
@@ -212,16 +133,16 @@ def test_two_segmentations_of_one_vocabulary(beside):
     assert own != set(source.pieces(source.encode(" ".join(TEXTS["target"]))))
     for text in ("ü", "üb", "für ü x", "ß Ü", "日本 ü日"):  # what the other side alone spells, and nobody
         theirs = beside.tokenizer([text])["input_ids"][0]
-        assert beside.to_rows(source.encode(text), "source") == theirs, text
+        assert [beside.source[i] for i in source.encode(text)] == theirs, text
     assert UNKNOWN in source.encode("日")
 
 
 def test_a_code_is_one_piece(tmp_path):
     marian_folder(tmp_path / "theirs", codes=(">>deu<<", ">>nld<<"))
     import_model(tmp_path / "theirs", tmp_path / "run")
-    both = Beside(tmp_path / "theirs", tmp_path / "run")
+    both = Both.open(tmp_path / "theirs", tmp_path / "run")
     ids = both.run.tokenizers.source.encode(">>deu<< a man")
-    assert both.to_rows(ids, "source") == both.tokenizer([">>deu<< a man"])["input_ids"][0]
+    assert [both.source[i] for i in ids] == both.tokenizer([">>deu<< a man"])["input_ids"][0]
     both.run.set_languages(target="deu")
     assert both.run.settings.tokenizer.before == (">>deu<<",)
     assert both.run.tokenizers.source.encode("a man") == ids
@@ -358,25 +279,14 @@ def test_flipped_bytes_are_refused_or_harmless(opus, tmp_path):
 # ---- out
 
 
-@pytest.fixture(scope="module")
-def native(desk, furnish_native) -> Path:
-    return furnish_native(desk / "native", norm="post", positions="sinusoidal")
-
-
-@pytest.fixture(scope="module")
-def furnish_native():
-    from regard_bench.serving import write_run
-
-    def write(folder: Path, **model) -> Path:
-        sizes = {"size": 16, "heads": 2, "layers": 2, "hidden": 24, "tied": "all"}
-        return write_run(folder, {**sizes, **model}, 60)
-
-    return write
+def write_native(folder: Path, **model) -> Path:
+    return write_run(folder, {"size": 16, "heads": 2, "layers": 2, "hidden": 24, "tied": "all", **model}, 60)
 
 
 @torch.no_grad()
-def test_a_native_run_as_transformers_opens_it(native, tmp_path):
+def test_a_native_run_as_transformers_opens_it(tmp_path):
     """Sine and cosine in turn here, halves there: the states are permuted, and every logit is the same."""
+    native = write_native(tmp_path / "native", norm="post", positions="sinusoidal")
     export_model(native, tmp_path / "out", to="marian")
     net, run = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval(), load(native)
     assert net.config.decoder_start_token_id == START
@@ -399,8 +309,8 @@ def test_a_native_run_as_transformers_opens_it(native, tmp_path):
         ({"norm": "post", "sines": "fairseq"}, 'model.sines: "fairseq" given'),
     ],
 )
-def test_what_marian_has_no_form_for(model, problem, furnish_native, tmp_path):
-    run = furnish_native(tmp_path / "run", **model)
+def test_what_marian_has_no_form_for(model, problem, tmp_path):
+    run = write_native(tmp_path / "run", **model)
     with pytest.raises(ConfigError, match=problem):
         export_model(run, tmp_path / "out", to="marian")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -415,16 +325,6 @@ def test_real_folders(tmp_path):
     assert marian, "no folder of Marian's in REGARD_MODELS"
     for folder in marian:
         import_model(folder, tmp_path / folder.name)
-        both = Beside(folder, tmp_path / folder.name)
+        both = Both.open(folder, tmp_path / folder.name)
         compare(both)
-        assert search_ours(both, 1, 40) == search_theirs(both, 1, 40)
-
-
-def test_a_damaged_run_is_refused_as_any_other(opus, tmp_path):
-    shutil.copytree(opus / "run", tmp_path / "run")
-    path = tmp_path / "run" / "checkpoints" / "step-000000" / "model.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="damaged"):
-        load(tmp_path / "run")
+        both.compare_outputs(SOURCES, 1, 40)

@@ -20,7 +20,7 @@ from regard import export_model, import_model, load
 from regard.data import PAD, START
 from regard.errors import DataError
 from regard.interop.marian import rows_of
-from regard.interop.numbering import THEIR_START, marian_rows
+from regard.interop.numbering import THEIR_START, marian_files, marian_rows
 from regard.run import Run
 
 transformers = pytest.importorskip("transformers")
@@ -84,10 +84,11 @@ class Both(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path, run: Path) -> "Both":
-        """Open a folder of one vocabulary, and its run."""
-        opened, rows = load(run), marian_rows(folder)
-        both = (rows_of(side, rows) for side in (opened.tokenizers.source, opened.tokenizers.target))
-        net = transformers.MarianMTModel.from_pretrained(folder).eval()
+        """Open a folder and its run."""
+        opened = load(run)
+        sides = zip((opened.tokenizers.source, opened.tokenizers.target), marian_files(folder), strict=True)
+        both = [rows_of(side, marian_rows(folder, file)) for side, file in sides]
+        net = transformers.MarianMTModel.from_pretrained(folder, attn_implementation="eager").eval()
         return cls(net, transformers.MarianTokenizer.from_pretrained(folder), opened, *both)
 
     def compare_ids(self, lines: list[str]) -> None:
@@ -100,17 +101,17 @@ class Both(NamedTuple):
                 assert own == (right if side == "source" and ids else right[:-1]), (side, line)
 
     @torch.no_grad()
-    def compare_outputs(self, lines: list[str], beam: int) -> None:
+    def compare_outputs(self, lines: list[str], beam: int, longest: int = LONGEST) -> None:
         """Greedy search finds the same rows; a beam finds them too, or what Transformers itself calls likelier."""
         ids = {piece: i for i, piece in enumerate(self.run.tokenizers.target.names)}
-        outputs = self.run.stream(lines, beam=beam, length_penalty=0.0, longest=LONGEST)
+        outputs = self.run.stream(lines, beam=beam, length_penalty=0.0, longest=longest)
         own = [[self.target[ids[piece]] for piece in each[0].tokens] for each in outputs]
         config = self.net.config
         special = (config.eos_token_id, config.pad_token_id)
         options = {"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {}
         found = self.net.generate(
             **self.tokenizer(lines, padding=True, return_tensors="pt"), num_beams=beam, do_sample=False,
-            max_new_tokens=LONGEST, max_length=None, forced_eos_token_id=None, **options,
+            max_new_tokens=longest, max_length=None, forced_eos_token_id=None, **options,
         )  # fmt: skip
         for line, one, row in zip(lines, own, found.tolist(), strict=True):
             other = [i for i in row[1:] if i not in special]

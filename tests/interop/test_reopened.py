@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
 from safetensors.torch import load_file, save_file
 
@@ -55,15 +54,6 @@ def test_an_export_is_verified_and_again(desk, family, tmp_path):
     assert verify_export(tmp_path / "out", desk / family) == found
     again = verify_export(tmp_path / "out", desk / family, desk / "check.en")
     assert (again.sentences, again.count, again.equal, again.ties) == ("file", 9, 9, 0)
-
-
-def test_the_command_verifies_with_a_file(desk, family, tmp_path):
-    shown = Command("export").typed(
-        desk / family, "--to", family, "--out", tmp_path / "out", "--check", desk / "check.en"
-    )
-    assert (shown.exit_code, "verified: 9 sentences of the file; 9 outputs equal" in shown.output) == (0, True)
-    shown = Command("export").typed(desk / family, "--verify", tmp_path / "out", "--check", desk / "check.en")
-    assert "out verified: 9 sentences of the file; 9 outputs equal" in shown.output
 
 
 @pytest.mark.parametrize(

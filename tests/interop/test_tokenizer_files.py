@@ -1,4 +1,7 @@
-"""Tokenizers of exported folders: Transformers' own open them, and cut texts as the run does."""
+"""Tokenizers of exported folders: Transformers' own open them, and cut texts as the run does.
+
+Words and a language that were added to an imported model come in the place of fillers, and out again in every format.
+"""
 
 import json
 import re
@@ -8,9 +11,11 @@ import pytest
 import torch
 from cli.typing_in import Command
 from pretrained import TEXTS, m2m100_folder, marian_folder
+from safetensors.torch import load_file
 
 from regard import export_model, import_model, load
 from regard.data import END, special_pieces
+from regard.decoding import tokens_of
 from regard.errors import DataError
 from regard.interop.numbering import added_rows, export_rows, marian_rows
 from regard_bench.serving import write_run
@@ -18,7 +23,7 @@ from regard_bench.serving import write_run
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 FAMILIES = {
-    "marian": (marian_folder, {}, {}),
+    "marian": (marian_folder, {"codes": (">>deu<<",)}, {}),
     "m2m100": (m2m100_folder, {}, {"source_language": "en", "target_language": "de"}),
     "nllb": (m2m100_folder, {"family": "nllb"}, {"source_language": "eng_Latn", "target_language": "deu_Latn"}),
 }
@@ -48,16 +53,17 @@ def desk(family, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def grown(desk, family) -> Path:
-    """A run with a word and a language more, and its export."""
+    """A run with a word and a language more, a step of almost nothing behind the imported one, and its export."""
     code, key = CODES[family]
     for side in ("source", "target"):
         (desk / side).write_text("".join(f"Grüezi , {text}\n" for text in TEXTS[side] * 2))
     shown = Command("train").typed(
         "--from", desk / "run", "--source", desk / "source", "--target", desk / "target", "--out", desk / "grown",
-        "--steps", "1", "--set", "training.threads=1", "--set", f"data.cache={desk / 'cache'}", "--quiet",
+        "--steps", "1", "--rate", "1e-12", "--set", "training.threads=1", "--set", f"data.cache={desk / 'cache'}",
         "--set", f'tokenizer.extend=["Grüezi", "{code}"]', "--set", f'tokenizer.{key}=["{code}"]',
     )  # fmt: skip
     assert shown.exit_code == 0, shown.output
+    assert f"Added 2 pieces to the vocabulary: ▁Grüezi, {code}" in shown.output
     export_as(family, desk / "grown", desk / "grown-out")
     return desk / "grown-out"
 
@@ -116,12 +122,62 @@ def test_what_was_written_is_imported(desk, family):
     assert all(torch.equal(tensor, other.model.state_dict()[name]) for name, tensor in one.model.state_dict().items())
 
 
+def test_fillers_become_pieces_and_texts_come_back(grown, family):
+    before, after, code = load(grown.parent / "run"), load(grown.parent / "grown"), CODES[family][0]
+    sides = [(each.tokenizers.source, each.tokenizers.target) for each in (before, after)]
+    for old, new in zip(*sides, strict=True):
+        fillers = [i for i, name in enumerate(old.names) if special_pieces.is_filler(name)]
+        ids = [new.names.index("▁Grüezi"), new.names.index(code)]
+        assert ids == [*fillers, old.size, old.size + 1][:2]
+        assert new.size % 8 == 0
+        assert all(new.names[i] == name for i, name in enumerate(old.names) if i not in ids)
+        assert new.pieces(new.encode_bare(["Grüezi, the"])[0])[0] == "▁Grüezi"
+        for text in ("Grüezi , Grüezi", "Grüezi", "e Grüezi , e"):
+            assert new.decode(new.encode_bare([text])[0]) == text
+        for text in (*TEXTS["source"], *TEXTS["target"], "Grüezimitenand"):
+            assert new.encode_bare([text]) == old.encode_bare([text])
+    # As the codes that it has: at the beginning of a text for Marian, and never there for the others.
+    spelled = after.tokenizers.source.encode_bare([f"{code} the dog"])[0]
+    assert (after.tokenizers.source.names.index(code) in spelled) == (family == "marian")
+    after.set_languages(None, code.strip("_><"))
+    around = after.tokenizers.source if family == "marian" else after.tokenizers.target
+    assert around.pieces(around.before)[0] == code
+    assert after.translate(["Grüezi , the dog"], beam=1, longest=5)
+
+
+@torch.no_grad()
+def test_scores_of_pieces_that_were_there_stay(grown, family):
+    before, after = load(grown.parent / "run"), load(grown.parent / "grown")
+    old, new = before.tokenizers.target.names, after.tokenizers.target.names
+    same = [i for i, name in enumerate(old) if new[i] == name]
+    assert len(same) >= len(old) - 2
+    for text in TEXTS["source"]:
+        ids = tokens_of([before.tokenizers.source.encode_bare([text])[0]])
+        scores = [run.model(ids, tokens_of([[1, 5, 6, 7]]))[0] for run in (before, after)]
+        assert torch.allclose(scores[1][:, same], scores[0][:, same], atol=1e-5)
+    new_ids = [i for i, name in enumerate(new) if name in ("▁Grüezi", CODES[family][0])]
+    assert float(scores[1][:, new_ids].min()) > -1e3  # no piece that is never written
+    never = [i for i, name in enumerate(new) if special_pieces.is_filler(name)]
+    assert not never or float(scores[1][:, never].max()) < -1e3
+
+
+def test_ctranslate2_translates_new_words(grown):
+    pytest.importorskip("ctranslate2")
+    check = grown.parent / "check.txt"
+    check.write_text("Grüezi , the dog\nGrüezi, the old woman .\n")
+    report = export_model(grown.parent / "grown", grown.parent / "engine", to="ctranslate2", check=check)
+    assert report.verification is not None
+    assert report.verification.count == 2
+
+
 def test_new_pieces_have_their_rows(grown, family):
     """Transformers knows what was added by its row, reads it back, and cuts no text into it."""
     tokenizer, run, code = opened(grown), load(grown.parent / "grown"), CODES[family][0]
     names, rows = run.tokenizers.target.names, export_rows(grown) if family != "marian" else None
     rows = rows or json.loads((grown / "vocab.json").read_text())
     assert not any(map(special_pieces.is_filler, rows))
+    own = run.model.source.tokens.weight[run.tokenizers.source.names.index("▁Grüezi")]
+    assert torch.equal(load_file(grown / "model.safetensors")["model.shared.weight"][rows["▁Grüezi"]], own)
     for piece in ("▁Grüezi", code):
         assert tokenizer.convert_tokens_to_ids(piece) == rows[piece]
         assert tokenizer.convert_ids_to_tokens(rows[piece]) == piece

@@ -26,19 +26,9 @@ def flag_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help)
 
 
-def text_option(help: str, *names: str, metavar: str = "TEXT") -> Any:
-    """Declare an option that has a value, and none by default; `metavar` is what help calls the value."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
-
-
-def file_option(help: str, *names: str) -> Any:
-    """Declare an option that names a file."""
-    return text_option(help, *names, metavar="FILE")
-
-
-def folder_option(help: str, *names: str) -> Any:
-    """Declare an option that names a folder."""
-    return text_option(help, *names, metavar="FOLDER")
+def text_option(help: str, *names: str, metavar: str = "TEXT", show_default: bool | str = False) -> Any:
+    """Declare an option that has a value, which help calls `metavar`."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=show_default)
 
 
 def out_option(help: str, metavar: str = "FILE") -> Any:
@@ -46,9 +36,9 @@ def out_option(help: str, metavar: str = "FILE") -> Any:
     return text_option(help, "--out", "-o", metavar=metavar)
 
 
-def name_option(help: str, *names: str, metavar: str = "NAME", show_default: bool | str = True) -> Any:
-    """Declare an option whose value is one of a few names, and which has a default."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=show_default)
+file_option = functools.partial(text_option, metavar="FILE")
+folder_option = functools.partial(text_option, metavar="FOLDER")
+name_option = functools.partial(text_option, metavar="NAME", show_default=True)  # one of a few names
 
 
 def number_option(
@@ -160,8 +150,9 @@ def with_languages(command: Command) -> Command:
         )
         for side, text in helps.items()
     }
-    by_side = with_options("languages", options, lambda given: {side: given[f"{side}_language"] for side in helps})
-    return by_side(command)
+    return with_options("languages", options, lambda given: {side: given[f"{side}_language"] for side in helps})(
+        command
+    )
 
 
 def check_search(values: Mapping[str, Any]) -> dict[str, Any]:

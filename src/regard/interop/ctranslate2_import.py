@@ -7,19 +7,19 @@ computes fairseq's sines, the first of which has number 1.
 
 model.bin holds the version of the format, the name and the revision of a specification, the variables, and further
 names for some of them; no code of it is run. Numbers are little-endian. Version 4 brought types, version 3 the further
-names; before, the size of an item alone says what it is. Every size is held against the rest of the file before
-anything of that size is read.
+names; before, the size of an item alone says what it is. Nothing is read behind the end of the file.
+
+The vocabularies say which pieces there are, and not how texts are cut. A tokenizer.json beside them that has the same
+pieces (Regard's own exports) cuts texts; else SentencePiece's models do; else single characters, where all pieces are
+that; else texts are read as pieces with spaces between them.
 """
 
 import math
-import os
 import re
-import stat
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,10 +27,10 @@ from torch import Tensor
 
 from regard.attention import FIRST, Sines, sinusoids
 from regard.config import show_value
-from regard.data import END, START, special_pieces
+from regard.data import END, MARK, START, Tokenizers, open_tokenizer, sentencepiece, special_pieces, tokenizer_checks
 from regard.errors import DataError
 from regard.interop.formats import Imported, read_table
-from regard.interop.piece_lists import read_lists, special_rows, tokenizers_of
+from regard.interop.numbering import THEIR_START
 from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.io import reading
 from regard.models import model_config
@@ -58,12 +58,17 @@ DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 BINARY = "model.bin"
 NEWEST_FORMAT = 6  # version of the format
 BESIDE = ("config.json", "tokenizer.json", "source.spm", "target.spm", "sentencepiece.model", "sentencepiece.bpe.model")
-MAX_VARIABLES = 1_000_000  # variables
-DIMENSIONS = 4
 TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # by number; the last is bfloat16
 BFLOAT16 = 5
 BY_SIZE = {4: np.float32, 2: np.int16, 1: np.int8}  # before version 4
 GLOBAL_SCALE = np.float32(1000)  # of whole numbers of 16 bits that are stored without one
+MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
+PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
+TAG = re.compile(r">>.+<<|__.+__", re.DOTALL)  # a piece that names a language
+UNCUT = (
+    "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done, put "
+    "SentencePiece's models (source.spm and target.spm, or sentencepiece.model) beside model.bin, and import it again."
+)
 
 
 def read_ctranslate2(folder: Path) -> Imported:
@@ -401,106 +406,75 @@ def find_sines(table: Tensor) -> dict[str, Any] | None:
     return None
 
 
-@dataclass(frozen=True)
-class ModelFile:
+class ModelFile(NamedTuple):
     """What a model.bin holds: variables as numpy arrays, and the further names of some."""
 
     version: int
     specification: str
     revision: int
-    variables: Mapping[str, np.ndarray]
+    variables: dict[str, np.ndarray]
     aliases: Mapping[str, str]
 
 
 def read_model_file(path: Path) -> ModelFile:
     """Read a model.bin whole; a DataError says in a sentence what is wrong with it."""
     try:
-        facts = os.stat(path)
-        if not stat.S_ISREG(facts.st_mode):
+        if path.exists() and not path.is_file():  # a pipe would be waited for
             raise reading.Unreadable("not a file")
-        with open(path, "rb") as file:
-            return Parser(file, facts.st_size).parse()
+        return parse_model_file(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except reading.Unreadable as error:
-        raise DataError(f"{path}: not a model of CTranslate2: {error}; copy or convert it again") from None
+    except (struct.error, ValueError) as error:  # of struct and numpy, where something goes on behind the end
+        problem = error if isinstance(error, reading.Unreadable) else "it is cut short"
+        raise DataError(f"{path}: not a model of CTranslate2: {problem}; copy or convert it again") from None
 
 
-class Parser:
-    """Reads a file from its beginning, never behind its end."""
+def parse_model_file(content: bytes) -> ModelFile:
+    """Parse a model.bin; the numbers of its variables stay where they are."""
+    place = 0
 
-    def __init__(self, file: BinaryIO, size: int):
-        """Take an open file and its size in bytes."""
-        self.file, self.left = file, size
+    def number(form: str) -> int:
+        nonlocal place
+        (value,) = struct.unpack_from(f"<{form}", content, place)
+        place += struct.calcsize(f"<{form}")
+        return int(value)
 
-    def parse(self) -> ModelFile:
-        """Read everything."""
-        version = self.number("I")
-        if not 2 <= version <= NEWEST_FORMAT:
-            raise reading.Unreadable(f"its format has version {version}, expected 2 to {NEWEST_FORMAT}")
-        specification, revision = self.text(), self.number("I")
-        variables: dict[str, np.ndarray] = {}
-        for _ in range(self.count("variables")):
-            name = self.text()
-            if name in variables:
-                raise reading.Unreadable(f"its variable {name} occurs twice")
-            variables[name] = self.variable(name, version)
-        aliases = {self.text(): self.text() for _ in range(self.count("names"))} if version >= 3 else {}
-        if self.left:
-            raise reading.Unreadable(f"{self.left:,} bytes behind its end")
-        if unknown := next((name for name in aliases.values() if name not in variables), None):
-            raise reading.Unreadable(f"a name stands for {unknown}, which it has not")
-        return ModelFile(version, specification, revision, variables, aliases)
+    def text() -> str:  # its length, and its bytes, the last of which is 0
+        nonlocal place
+        size = number("H")
+        data, place = content[place : place + size], place + size
+        name = data[:-1].decode(errors="replace")
+        if data[-1:] != b"\0" or not name.isprintable():
+            raise reading.Unreadable("a name in it has no end")
+        return name
 
-    def variable(self, name: str, version: int) -> np.ndarray:
-        """Read a variable: its shape, its type and its numbers."""
-        rank = self.number("B")
-        if rank > DIMENSIONS:
-            raise reading.Unreadable(f"{name} has {rank} dimensions, expected at most {DIMENSIONS}")
-        shape = tuple(self.number("I") for _ in range(rank))
-        kind, size = self.number("B"), self.number("I")
+    def variable(name: str) -> np.ndarray:  # its shape, its type and its numbers
+        nonlocal place
+        shape = [number("I") for _ in range(number("B"))]
+        kind, size = number("B"), number("I")
         if (version >= 4 and kind >= len(TYPES)) or (version < 4 and kind not in BY_SIZE):
             raise reading.Unreadable(f"{name} has numbers of type {kind}, which is not known")
         dtype = np.dtype(TYPES[kind] if version >= 4 else BY_SIZE[kind]).newbyteorder("<")
         size = size if version >= 4 else size * kind
         if math.prod(shape) * dtype.itemsize != size:
-            raise reading.Unreadable(f"{name} has {size:,} bytes, which is not what its shape {list(shape)} takes")
-        numbers = np.frombuffer(self.read(size), dtype).reshape(shape)
-        if version >= 4 and kind == BFLOAT16:
-            return (numbers.astype(np.uint32) << 16).view(np.float32)
-        return numbers
+            raise reading.Unreadable(f"{name} has {size:,} bytes, which is not what its shape {shape} takes")
+        numbers, place = np.frombuffer(content, dtype, math.prod(shape), place).reshape(shape), place + size
+        whole = version < 4 or kind != BFLOAT16
+        return numbers if whole else (numbers.astype(np.uint32) << 16).view(np.float32)
 
-    def count(self, what: str) -> int:
-        """Read how many there are of something."""
-        count = self.number("I")
-        if count > min(MAX_VARIABLES, self.left):
-            raise reading.Unreadable(f"{count:,} {what} in it, which is more than it has room for")
-        return count
-
-    def text(self) -> str:
-        """Read a name: its length, and its bytes, the last of which is 0."""
-        data = self.read(self.number("H"))
-        try:
-            text = data[:-1].decode()
-        except UnicodeDecodeError:
-            raise reading.Unreadable("a name in it is not UTF-8") from None
-        if data[-1:] != b"\0" or "\0" in text or not text.isprintable():
-            raise reading.Unreadable("a name in it has no end")
-        return text
-
-    def number(self, form: str) -> Any:
-        """Read a whole number."""
-        return struct.unpack(f"<{form}", self.read(struct.calcsize(f"<{form}")))[0]
-
-    def read(self, size: int) -> bytes:
-        """Read so many bytes, which are there."""
-        if size > self.left:
-            raise reading.Unreadable("it is cut short")
-        data = self.file.read(size)
-        if len(data) < size:
-            raise reading.Unreadable("it is cut short")
-        self.left -= size
-        return data
+    version = number("I")
+    if not 2 <= version <= NEWEST_FORMAT:
+        raise reading.Unreadable(f"its format has version {version}, expected 2 to {NEWEST_FORMAT}")
+    specification, revision, variables = text(), number("I"), dict[str, np.ndarray]()
+    for _ in range(number("I")):
+        name = text()
+        variables[name] = variable(name)
+    aliases = {text(): text() for _ in range(number("I"))} if version >= 3 else {}
+    if place < len(content):
+        raise reading.Unreadable(f"{len(content) - place:,} bytes behind its end")
+    if unknown := next((name for name in aliases.values() if name not in variables), None):
+        raise reading.Unreadable(f"a name stands for {unknown}, which it has not")
+    return ModelFile(version, specification, revision, variables, aliases)
 
 
 def dequantise(variables: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
@@ -517,3 +491,165 @@ def dequantise(variables: Mapping[str, np.ndarray], name: str, path: Path) -> np
     if scale.shape not in ((), (1,), weight.shape[:1]) or not (np.isfinite(scale) & (scale != 0)).all():
         raise DataError(f"{path}: {name}_scale is {list(scale.shape)}, expected a number other than 0 for each row")
     return weight.astype(np.float32) / (scale.reshape(-1, *(1,) * (weight.ndim - 1)) if scale.size > 1 else scale)
+
+
+# ---- lists of pieces
+
+
+class PieceList(NamedTuple):
+    """The pieces of one side, by row, and the file that they are from."""
+
+    pieces: list[str]
+    path: Path
+
+
+class SideRows(NamedTuple):
+    """The special pieces of one side by their rows; None for one that has none, and is new here."""
+
+    pad: int | None
+    start: int | None
+    end: int
+    unknown: int
+
+
+def read_lists(folder: Path, unknown: str) -> tuple[PieceList, PieceList]:
+    """Read the vocabularies of both sides, or the one that they share."""
+    shared = read_list(folder, "shared_vocabulary", unknown)
+    if shared is not None:
+        return shared, shared
+    for name in ("source_1_vocabulary.json", "source_1_vocabulary.txt"):
+        if (folder / name).is_file():
+            raise DataError(f"{folder / name}: a vocabulary of several for one source, expected one; it has features")
+    sides = [read_list(folder, f"{side}_vocabulary", unknown) for side in ("source", "target")]
+    if sides[0] is None or sides[1] is None:
+        missing = "source" if sides[0] is None else "target"
+        raise DataError(
+            f"{folder / f'{missing}_vocabulary.json'}: missing, as is shared_vocabulary.json; copy it there"
+        )
+    return sides[0], sides[1]
+
+
+def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
+    """Read a list of pieces in JSON, or as lines; the unknown piece comes last where the file does not have it."""
+    path = next((folder / f"{name}{end}" for end in (".json", ".txt") if (folder / f"{name}{end}").is_file()), None)
+    if path is None:
+        return None
+    try:
+        content = reading.read_bytes(path, tokenizer_checks.MAX_BYTES)
+        if path.suffix == ".json":
+            pieces = reading.parse_json(content)
+        else:
+            pieces = content.decode().removesuffix("\n").split("\n")
+            if all(piece.endswith("\r") for piece in pieces):
+                pieces = [piece[:-1] for piece in pieces]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start:,} is not UTF-8, expected a piece per line") from None
+    except reading.Unreadable as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(pieces, list) or not all(
+        isinstance(piece, str) and len(piece) <= tokenizer_checks.PIECE for piece in pieces
+    ):
+        raise DataError(f"{path}: not a list of pieces, each a text")
+    return PieceList(pieces if unknown in pieces else [*pieces, unknown], path)
+
+
+def tokenizers_of(
+    folder: Path, lists: Sequence[PieceList], rows: Sequence[SideRows]
+) -> tuple[Tokenizers, list[list[int | None]], tuple[str, ...]]:
+    """Return the tokenizers of both sides, the row of every id of each, and what a person has to know of them."""
+    tables = [number(side, own) for side, own in zip(lists, rows, strict=True)]
+    both = [table for table, _ in tables]
+    notes: tuple[str, ...] = ()
+    own = Tokenizers.load(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else None
+    if own is None or not all(
+        side.size == len(table)
+        and all(mine == name or name.startswith("<") for mine, name in zip(side.names, table, strict=True))
+        for side, table in zip((own.source, own.target), both, strict=True)
+    ):
+        models = next((pair for pair in MODELS if all((folder / name).is_file() for name in pair)), None)
+        sides = []
+        for i, table in enumerate(both):
+            if models is not None:
+                content = sentencepiece.convert(folder / models[i], table, tags=list(filter(TAG.fullmatch, table)))
+            else:
+                single = all(len(piece) == 1 or re.fullmatch("<.+>", piece, re.DOTALL) for piece in table)
+                notes = notes if single else (UNCUT,)
+                content = make_tokenizer(table, single)
+            sides.append(open_tokenizer(content, str(lists[i].path)))
+        own = Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
+    numbered = zip((own.source, own.target), tables, strict=True)
+    # None for what a tokenizer has besides.
+    return own, [[ids.get(i) for i in range(side.size)] for side, (_, ids) in numbered], notes
+
+
+def number(side: PieceList, own: SideRows) -> tuple[dict[str, int], dict[int, int | None]]:
+    """Return the id of every piece under a name of its own, and the row of every id: special pieces come first."""
+    ids = dict(zip(special_pieces.SPECIAL, range(4), strict=True))
+    rows: dict[int, int | None] = dict(enumerate(own))
+    for row, piece in enumerate(side.pieces):
+        if row in own:
+            continue
+        name = (
+            THEIR_START
+            if piece == "<s>"
+            else f"<their-{piece.strip('<>')}>"
+            if piece in special_pieces.SPECIAL
+            else piece
+        )
+        name = f"<their-{row}>" if not name or name in ids else name
+        rows[len(ids)] = row
+        ids[name] = len(ids)
+    return ids, rows
+
+
+def make_tokenizer(table: Mapping[str, int], single: bool) -> dict[str, Any]:
+    """Return a tokenizer.json that cuts texts at spaces or, if `single`, into characters.
+
+    Its special pieces are of no text. A mark among characters stands for a space.
+    """
+    empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    names = [piece for piece in table if piece in special_pieces.SPECIAL or piece.startswith("<their-")]
+    added = [special_pieces.describe(table[piece], piece, special=True) for piece in names]
+    content: dict[str, Any] = {"version": "1.0", **empty, "added_tokens": added}
+    model = {"unk_token": special_pieces.SPECIAL[3]}
+    if not single:
+        content["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+        return {**content, "model": {"type": "WordLevel", **model, "vocab": table}}
+    content["decoder"] = {"type": "Fuse"}
+    if MARK in table and " " not in table:
+        content["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+        back = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
+        content["decoder"] = {"type": "Sequence", "decoders": [back, content["decoder"]]}
+    return {**content, "model": {"type": "BPE", **model, "fuse_unk": False, "merges": [], "vocab": table}}
+
+
+def find_row(side: PieceList, piece: Any, key: str) -> int:
+    """Return the row of a piece that a configuration names."""
+    if not isinstance(piece, str) or piece not in side.pieces:
+        raise DataError(
+            f"{side.path}: no {show_value(piece)} in it, expected the piece that config.json names as {key}"
+        )
+    return side.pieces.index(piece)
+
+
+def special_rows(
+    lists: tuple[PieceList, PieceList], config: Mapping[str, Any], zero: bool
+) -> tuple[list[SideRows], bool]:
+    """Return the rows of the special pieces on both sides, and whether a target begins with END's embedding."""
+    rows, first, same = [], config["decoder_start_token"], lists[0] is lists[1]
+    as_end = first == config["eos_token"] and not zero
+    if first is None and not zero:
+        path = lists[1].path.with_name("config.json")
+        raise DataError(f"{path}: decoder_start_token is null, expected the piece that a target begins with")
+    for side, found in zip(("encoder", "decoder"), lists, strict=True):
+        end, unknown = (find_row(found, config[key], key) for key in ("eos_token", "unk_token"))
+        begin: int | None = None
+        if side == "decoder" or same:
+            begin = None if zero or as_end else find_row(found, first, "decoder_start_token")
+        elif config["bos_token"] in found.pieces:
+            begin = find_row(found, config["bos_token"], "bos_token")
+        pad = next((found.pieces.index(piece) for piece in PADDING if piece in found.pieces), None)
+        rows.append(SideRows(None if pad in (begin, end, unknown) else pad, begin, end, unknown))
+    return rows, as_end

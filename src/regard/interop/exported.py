@@ -128,19 +128,15 @@ class CTranslate2Engine:
             raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
         answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]
         begun: list[list[int]] = [[] for _ in sources] if prefixes is None else [list(each) for each in prefixes]
-        order = sorted(
-            (i for i in range(len(sources)) if len(sources[i])), key=lambda i: (not begun[i], -len(sources[i]))
-        )
-        budget = batches.BUDGET if budget is None else budget
-        while order:  # batches as `search_in_batches` has them: so many source tokens, counted for each hypothesis
-            size = max(len(sources[order[0]]), options.longest or 0) + 1
-            chunk = order[: max(1, budget // (options.beam * size))]
-            if begun[chunk[0]] and not begun[chunk[-1]]:  # the last ones that have a prefix
-                chunk = [i for i in chunk if begun[i]]
-            order = order[len(chunk) :]
-            rows, heads = [sources[i] for i in chunk], [begun[i] for i in chunk]
-            for i, result in zip(chunk, self.search_batch(rows, options, heads), strict=True):
-                answers[i] = result
+        order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
+        budget = (batches.BUDGET if budget is None else budget) // options.beam  # each hypothesis counts
+        for some in ([i for i in order if begun[i]], [i for i in order if not begun[i]]):
+            sizes = [max(len(sources[i]), options.longest or 0) + 1 for i in some]
+            for chunk in batches.batches_of_like_size(sizes, budget):
+                rows = [some[place] for place in chunk]
+                found = self.search_batch([sources[i] for i in rows], options, [begun[i] for i in rows])
+                for i, result in zip(rows, found, strict=True):
+                    answers[i] = result
         return answers
 
     def search_batch(self, sources: Ids, options: Options, prefixes: Ids) -> list[SearchResult]:
@@ -156,7 +152,11 @@ class CTranslate2Engine:
         found = self.decode(
             sources, prefixes, options, max(limits), num_hypotheses=count, min_decoding_length=options.shortest
         )
-        found = [cut_at(hypotheses, limit) for hypotheses, limit in zip(found, limits, strict=True)]
+        for i, limit in enumerate(
+            limits
+        ):  # each is cut at its sentence's limit, and there once; its sum is not its own
+            cut = {tuple(tokens[:limit]): total for tokens, total in found[i][::-1]}
+            found[i] = [(list(tokens), total) for tokens, total in cut.items()]
         results = self.rank(sources, prefixes, found, options)
         again: dict[int, list[int]] = defaultdict(list)
         for i, limit in enumerate(limits):
@@ -338,12 +338,6 @@ def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_B
     return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
 
 
-def cut_at(hypotheses: Hypotheses, limit: int) -> Hypotheses:
-    """Cut hypotheses at the limit of their sentence, each once; the sums of those that are cut are not theirs."""
-    cut = {tuple(tokens if len(tokens) <= limit else tokens[:limit]): total for tokens, total in reversed(hypotheses)}
-    return [(list(tokens), total) for tokens, total in cut.items()]
-
-
 def without_end(tokens: list[int]) -> list[int]:
     """Return the tokens of a hypothesis without END."""
     return tokens[:-1] if tokens[-1:] == [END] else tokens
@@ -411,9 +405,10 @@ def open_engine(
         )
     if quantize is not None and quantize not in COMPUTE_TYPES:
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
-    if quantize is not None and quantize not in compute_types(device):
-        able = ", ".join(each for each in COMPUTE_TYPES if each in compute_types(device))
-        raise CommandError(f"--quantize: {quantize} given, which this {name_device(device)} lacks; expected {able}")
+    if quantize is not None and quantize not in (types := compute_types(device)):
+        lacks = f"which this {'CPU' if device == 'cpu' else 'GPU'} lacks"
+        able = ", ".join(each for each in COMPUTE_TYPES if each in types)
+        raise CommandError(f"--quantize: {quantize} given, {lacks}; expected {able}")
     path = Path(run)
     if is_export(path):
         if checkpoint != "best":
@@ -462,10 +457,8 @@ def open_exported(
     kept = str(manifest["facts"].get("quantize"))
     compute = quantize or kept
     if compute not in compute_types(device):
-        raise CommandError(
-            f"{folder}: {compute} weights, which this {name_device(device)} cannot compute with; give --quantize "
-            f"{NEAREST.get(compute, 'float32')}"
-        )
+        lacks = f"{compute} weights, which this {'CPU' if device == 'cpu' else 'GPU'} cannot compute with"
+        raise CommandError(f"{folder}: {lacks}; give --quantize {NEAREST.get(compute, 'float32')}")
     try:
         settings = read_settings(manifest["facts"]["settings"])
         tokenizers = Tokenizers.load(folder / "tokenizer.json").surround(**settings.tokenizer.around)
@@ -504,8 +497,3 @@ def compute_types(device: str) -> set[str]:
         raise CommandError(f"--device: {device} given, but CTranslate2 runs on cpu and cuda alone")
     types: set[str] = library().get_supported_compute_types(kind, int(index or 0))
     return types
-
-
-def name_device(device: str) -> str:
-    """Name a device in a sentence."""
-    return "CPU" if device == "cpu" else "GPU"

@@ -90,7 +90,7 @@ def import_model(
         imported.tokenizers.save(temporary / "tokenizer.json")
         if command is not None:
             record_command(temporary, command)
-        write_place(temporary, out, folder)
+        write_json(temporary / FILE, {"folder": os.path.abspath(folder)})
         Checkpoints(temporary).write(checkpoint_files.step_name(0), weight_files.weights_of(objective), {}, manifest)
     count = sum(parameter.numel() for parameter in model.parameters())
     return ImportReport(out, row.name, settings.kind, count, imported.tokenizers.target.size, imported.notes)
@@ -107,12 +107,12 @@ MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
 
 def read_values(folder: Path) -> dict[str, Any]:
     """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
-    tables = {key: read_table(folder / name, optional=True) for key, name in VALUES.items()}
-    values = {
-        key: {name: value for name, value in table.items() if not name.startswith("_") and name not in UNSAID}
-        for key, table in tables.items()
-    }
-    return {key: table for key, table in values.items() if len(json.dumps(table)) <= MAX_CHARACTERS}
+    values = {}
+    for key, name in VALUES.items():
+        table = read_table(folder / name, optional=True)
+        table = {each: value for each, value in table.items() if not each.startswith("_") and each not in UNSAID}
+        values |= {key: table} if len(json.dumps(table)) <= MAX_CHARACTERS else {}
+    return values
 
 
 def origin_values(run: Run, key: str) -> Mapping[str, Any]:
@@ -130,26 +130,13 @@ def read_origin(run: Run) -> Mapping[str, Any]:
     return imported if isinstance(imported, dict) else {}
 
 
-def write_place(run: Path, out: Path, folder: Path) -> None:
-    """Write into the folder of a run that will be called `out` where it was imported from."""
-    place = Path(os.path.abspath(folder))
-    try:
-        way = Path(os.path.relpath(place, os.path.abspath(out))).as_posix()
-    except ValueError:  # another drive
-        way = str(place)
-    write_json(run / FILE, {"folder": str(place), "from_here": way})
-
-
 def find_place(run: Run) -> Path | None:
-    """Return the folder that a run was imported from; None where it is in neither of the two places that are known."""
+    """Return the folder that a run was imported from; None where it is not there any more."""
     if not (run.folder / FILE).is_file():  # nor in a pack
         return None
     content = reading.read_json(run.folder / FILE, DataError)
-    content = content if isinstance(content, dict) else {}
-    for path in (content.get("from_here"), content.get("folder")):
-        if isinstance(path, str) and (run.folder / path).is_dir():
-            return Path(os.path.normpath(run.folder / path))
-    return None
+    path = content.get("folder") if isinstance(content, dict) else None
+    return Path(path) if isinstance(path, str) and os.path.isdir(path) else None
 
 
 def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:

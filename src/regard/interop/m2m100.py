@@ -70,7 +70,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     sizes = stacks.read_sizes({"activation_function": "relu", **config}, "pre", path)
     if not stacks.flag(config, "tie_word_embeddings", True, path):
         raise DataError(f"{path}: tie_word_embeddings is false, expected true")
-    copied = their_start(tokenizers.target) is not None
+    copied = tokenizers.target.library.token_to_id(THEIR_START) is not None
     for key, piece in {**NUMBERS, "decoder_start_token_id": "</s>" if copied else "<s>"}.items():
         if config.get(key) != table.get(piece):
             value = show_value(config.get(key))
@@ -99,15 +99,9 @@ def open_m2m100(folder: Path, run: Run) -> Opened:
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
-    if (own := their_start(tokenizer)) is not None:
+    if (own := tokenizer.library.token_to_id(THEIR_START)) is not None:
         rows[START], rows[own] = table["</s>"], table["<s>"]
     return rows
-
-
-def their_start(tokenizer: Tokenizer) -> int | None:
-    """Return the id of their <s>, where it is a piece of its own, as in a run that was imported."""
-    number: int | None = tokenizer.library.token_to_id(THEIR_START)
-    return number
 
 
 # ---- out
@@ -118,7 +112,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
     """Write a run as a folder that `M2M100ForConditionalGeneration.from_pretrained` opens."""
     model, tokenizer = stacks.transformer_of(run, "m2m100"), run.tokenizers.target
     config = model.config
-    own = their_start(tokenizer)
+    own = tokenizer.library.token_to_id(THEIR_START)
     copied, first = own is not None, START if own is None else own
     expected = {"norm": ["pre"], "positions": ["sinusoidal"], "sines": ["fairseq"], "tied": ["all"]}
     stacks.check_exported(config, {**expected, "start_as_end": [False, True] if copied else [False]}, "m2m100")

@@ -13,13 +13,12 @@ EXAMPLES = (
     "regard export runs/en-de --to ctranslate2 --out exported/ --quantize int8",
     "regard export --verify exported/",
 )
-RunArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Run folder; with --verify, only if it was moved.")
-]
 
 
 def export(
-    run: RunArgument = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Run folder; with --verify, only if it was moved.")
+    ] = None,
     *,
     to: Annotated[str | None, text_option("Format to write: ctranslate2, marian or m2m100.", metavar="NAME")] = None,
     out: Annotated[Path | None, out_option("Folder to make.", metavar="FOLDER")] = None,

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -61,12 +61,6 @@ def study(
     page = studies.run(name, seed=seed, quick=quick, setting=None if untrained else setting)
     path = page.write(out)
     studies.write_index(out)
-    print_page(page)
-    print(f"page: {path}", file=sys.stderr)
-
-
-def print_page(page: Any) -> None:
-    """Print the tables of a study, what became of each claim, and the signature."""
     for table in page.tables:
         print_text(table.caption)
         print_table(table.columns, table.text_rows(), right=table.numeric())
@@ -75,6 +69,7 @@ def print_page(page: Any) -> None:
         print_text(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}", 16)
     print()
     print_text(str(page.signature))
+    print(f"page: {path}", file=sys.stderr)
 
 
 def parse_seeds(text: str | None, seed: int, quick: bool) -> tuple[int, ...]:

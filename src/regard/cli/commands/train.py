@@ -26,27 +26,9 @@ from regard.training import TrainingSettings
 if TYPE_CHECKING:
     from regard.tasks import Settings
 
-ConfigArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="CONFIG", help="TOML configuration, yours or one that `regard configs` lists.", show_default=False
-    ),
-]
-SetOption = Annotated[
-    list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
-]
-FromOption = Annotated[
-    Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
-]
-CheckOption = Annotated[
-    bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
-]
 DryRunOption = Annotated[
     bool,
     flag_option("--dry-run", "Measure a few steps, print what would be trained, with its memory and time, and exit."),
-]
-AnywayOption = Annotated[
-    bool, flag_option("--anyway", "Train on data that are refused: shifted, copied, or with labels that are none.")
 ]
 EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
@@ -86,18 +68,31 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 @with_options("given", OPTIONS)
 def train(
     context: typer.Context,
-    config: ConfigArgument = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="CONFIG", help="TOML configuration, yours or one that `regard configs` lists.", show_default=False
+        ),
+    ] = None,
     *,
     given: dict[str, Any],
-    settings: SetOption = None,
+    settings: Annotated[
+        list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
+    ] = None,
     out: Annotated[Path | None, out_option("Run folder to write.", "RUN")] = None,
-    base: FromOption = None,
+    base: Annotated[
+        Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
+    ] = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
-    check: CheckOption = False,
+    check: Annotated[
+        bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
+    ] = False,
     dry_run: DryRunOption = False,
-    anyway: AnywayOption = False,
+    anyway: Annotated[
+        bool, flag_option("--anyway", "Train on data that are refused: shifted, copied, or with labels that are none.")
+    ] = False,
 ) -> None:
     """Train a model into a run folder.
 
@@ -204,38 +199,28 @@ def print_dry_run(
     with open_progress(None, terminal=False) as progress:
         found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose, anyway=anyway)
     measured, training = found.measured, found.settings.training
-    early = [f"{training.patience} validations without improvement"] if training.patience else []
-    until = f", or until {' or '.join(early)}" if early else ""
+    until = f", or until {training.patience} validations without improvement" if training.patience else ""
     steps = f"{found.steps:,}"
     if training.minutes:
         steps = f"about {found.steps:,}, as many as fit into {training.minutes:g} minutes"
         steps += f" and at most {training.steps:,}" * (not training.fit)
     memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
-    longest = "at most " * bool(training.patience)
-    many = found.validations != 1
-    validations = f"each of {found.validations:,} validations" if many else "the validation"
-    rows = [
-        *found.facts,
-        ("steps", f"{steps}{until}; a validation every {found.every:,}"),
-        ("memory", f"{memory} at most"),
-        (
-            "time",
-            f"{longest}{metrics.format_duration(found.seconds)}: {measured.step:.3g} s per step, and "
-            f"{measured.validation:.3g} s for {validations} (measured on {measured.steps:,} steps)",
-        ),
-    ]
-    print_table(None, rows, numbers_right=False)
+    validations = "the validation" if found.validations == 1 else f"each of {found.validations:,} validations"
+    time = f"{'at most ' * bool(training.patience)}{metrics.format_duration(found.seconds)}: {measured.step:.3g} s per "
+    time += f"step, and {measured.validation:.3g} s for {validations} (measured on {measured.steps:,} steps)"
+    rows = [("steps", f"{steps}{until}; a validation every {found.every:,}"), ("memory", f"{memory} at most")]
+    print_table(None, [*found.facts, *rows, ("time", time)], numbers_right=False)
 
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
     """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
-    from regard.tasks import base_table, complete_run_table
+    from regard.tasks import base_table, complete_run_table, require_run
 
     table: dict[str, Any] = {}
     if resume is not None:
         path = resume / "config.toml"
         if not path.is_symlink():  # which is named below
-            path = find_run_config(resume)  # first, as the next line imports torch
+            require_run(resume)  # first, as the next line imports torch
 
         from regard.training import run_folder
 
@@ -252,13 +237,6 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
             how = "give a text file with --source or --target, pairs with --pairs, documents with --documents"
             raise CommandError(f"{path}: not a configuration in TOML; {how}") from None
     if base is not None:
-        table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
+        require_run(base)
+        table = {**table, **base_table(read(base / "config.toml"), table, str(base))}
     return table, False
-
-
-def find_run_config(run: Path) -> Path:
-    """Find the configuration of a run folder."""
-    from regard.tasks import require_run
-
-    require_run(run)
-    return run / "config.toml"
