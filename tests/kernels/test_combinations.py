@@ -3,7 +3,7 @@
 import interpreted as _  # noqa: F401 (Triton beside this NumPy)
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from kernels.combinations import BIASES, SCORES, SOFT, SPANS, WEIGHTINGS, agree, fold, forced, interpreted, look
 
 KINDS = {"attention", "prepared", "heads", "packed", "packed heads"}
