@@ -17,13 +17,12 @@ import hypothesis
 import jaxtyping
 import pytest
 import torch
+from draws import SEED
 from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run here as well, slowly; before Triton is loaded
-SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
-os.environ["REGARD_SEED"] = str(SEED)  # processes side by side collect the same tests
 # On a GPU kernels are compiled and captured, and neither torch's compiler nor Triton's sees through the hook.
 TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK", str(int(torch.cuda.is_available()))) != "1"
 
@@ -72,6 +71,7 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_I
 
 COMPILE = "tests/compile/"
 SHAPES = "tests/attention/", "tests/kernels/"
+COMMANDS = "tests/cli/commands/"  # typer's own classes are not those it documents
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
 hypothesis.register_random(TORCH_RANDOM)
 # What Hypothesis draws hangs on the seed alone (`derandomize` would make it hang on nothing): not on failures of an
@@ -114,17 +114,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     cuda = torch.cuda.is_available()
+    drawing = "draws" in config.option.markexpr  # which is read from all files: only where it is asked for
     for item in items:
         file = item.nodeid.partition("::")[0]
         if file.startswith(COMPILE) or file.endswith("/test_flex.py"):  # FlexAttention compiles by itself
             item.add_marker("compile")
         if file.startswith(SHAPES):
             item.add_marker("shapes")
-        if file.endswith("/test_errors.py"):
+        if file.endswith("/test_errors.py") or file.startswith(COMMANDS):
             item.add_marker("unchecked")
-        if draws.at_random(item.path):
+        if drawing and draws.at_random(item.path):
             item.add_marker("draws")
         if not cuda and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))

@@ -1,14 +1,18 @@
-"""Which test files draw numbers, by their text: these get the mark `draws`, and `make test-seeds` repeats them.
+"""The seed, and which test files draw numbers, by their text: `-m draws` finds them, and `make test-seeds` repeats them.
 
 A file draws if it, or a module of the tests that it imports, speaks of random numbers, of Hypothesis or of layers,
 whose parameters begin at random. That is more than the tests whose result can hang on a draw.
 """
 
 import ast
+import os
+import random
 import re
 from functools import cache
 from pathlib import Path
 
+SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
+os.environ["REGARD_SEED"] = str(SEED)  # processes side by side collect the same tests
 TESTS = Path(__file__).parent
 RANDOM = re.compile(
     r"""

@@ -35,10 +35,10 @@ def drew(folder, seed, first=""):
     (folder / "test_drawing.py").write_text(DRAWING.format(first=first), encoding="utf-8")
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS.as_posix()}\nmarkers =\n  draws\n")
     (folder / "local.py").write_text("NUMBERS = 918273, 645546, 771177\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:schemathesis", folder]
+    command = [sys.executable, "-m", "pytest", "-qs", "-m", "draws", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
     environment = {**os.environ, "REGARD_SEED": str(seed), "REGARD_NO_TYPECHECK": "1"}
     environment.pop("PYTEST_ADDOPTS", None)
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    done = subprocess.run([*command, folder], capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return re.findall("^drew (.*)$", done.stderr, re.MULTILINE)[0]
 
@@ -71,7 +71,7 @@ def test_no_test_draws_from_a_generator_without_a_seed():
     [
         ("from hypothesis import given", True),
         ("x = torch.randn(3)", True),
-        ("from conftest import SEED", True),
+        ("from draws import SEED", True),
         ("layer = nn.Linear(3, 4)", True),
         ("from models.cases import model_of", True),  # which draws parameters
         ("import oracles", True),
@@ -82,7 +82,3 @@ def test_no_test_draws_from_a_generator_without_a_seed():
 def test_a_file_that_draws_is_known_by_its_text(tmp_path, text, expected):
     (tmp_path / "test_it.py").write_text(text)
     assert draws.at_random(tmp_path / "test_it.py") is expected
-
-
-def test_the_mark_is_put_on(request):
-    assert request.node.get_closest_marker("draws")

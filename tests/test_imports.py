@@ -5,6 +5,7 @@ package modules import each other. Tests of a package may import its modules, al
 """
 
 import ast
+import functools
 import graphlib
 import importlib
 import itertools
@@ -66,9 +67,9 @@ class House:
     def __init__(self, source: Path):
         self.source = source
         self.paths = {name_of(path.relative_to(source)): path for path in sorted(source.rglob("*.py"))}
-        self.trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
+        self.tree = functools.cache(lambda name: ast.parse(self.paths[name].read_text(encoding="utf-8")))
         self.doors = {
-            name: door_names(self.trees[name])
+            name: door_names(self.tree(name))
             for name, path in self.paths.items()
             if path.name == "__init__.py" and name == self.part(name)
         }
@@ -78,7 +79,7 @@ class House:
         parts = name.split(".")
         package = parts if self.paths[name].name == "__init__.py" else parts[:-1]
         tops = {each.split(".")[0] for each in self.paths}
-        return [each for each in imports(self.trees[name], package) if each.module.split(".")[0] in tops]
+        return [each for each in imports(self.tree(name), package) if each.module.split(".")[0] in tops]
 
     def where(self, name: str, line: int) -> str:
         """Name a file and a line."""
@@ -200,7 +201,7 @@ def test_packages_are_imported_through_their_doors():
 @pytest.mark.parametrize("name", sorted(HOUSE.doors))
 def test_a_door_lists_its_names_alike(name):
     """For readers, sorted and none twice; and by their modules, which type checkers read and which are loaded."""
-    tree, listed = HOUSE.trees[name], HOUSE.doors[name]
+    tree, listed = HOUSE.tree(name), HOUSE.doors[name]
     assert listed == sorted(set(listed))
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     own |= {ast.unparse(node.target) for node in tree.body if isinstance(node, ast.AnnAssign)}
@@ -218,7 +219,7 @@ def test_no_module_has_the_name_of_what_is_in_its_door(name):
     """Importing `inspection/page.py` would put the module in the place of the function `inspection.page`."""
     for each in HOUSE.doors[name]:
         if f"{name}.{each}" in HOUSE.paths:
-            assert checked_names(HOUSE.trees[name]).get(each) == f"{name}.{each}", each
+            assert checked_names(HOUSE.tree(name)).get(each) == f"{name}.{each}", each
 
 
 def test_the_doors_are_not_many_names():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

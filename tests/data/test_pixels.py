@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 import whose
-from conftest import SEED
+from draws import SEED
 from PIL import Image
 
 from regard.data import pixels as module

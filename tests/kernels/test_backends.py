@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from hypothesis import HealthCheck, given, settings
 from kernels.cases import TOLERANCE, calls, evaluate, recorded
 

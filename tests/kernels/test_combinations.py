@@ -3,7 +3,7 @@
 import interpreted as _  # noqa: F401 (Triton beside this NumPy)
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from kernels.combinations import (
     BIASES,
     DOTS,

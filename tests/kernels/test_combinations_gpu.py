@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from kernels.combinations import BIASES, DOTS, KINDS, LIMITS, SOFT, WINDOWS, agree, forced, look
 
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,7 @@ import copy
 import interpreted as _  # noqa: F401 (Triton beside this NumPy)
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from kernels.combinations import SOFT, WEIGHTINGS, Built, agree, fold, forced, interpreted, look
 from torch import Tensor
 

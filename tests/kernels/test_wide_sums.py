@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import SEED
+from draws import SEED
 from kernels.combinations import agree, forced, look
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -13,7 +13,7 @@ import types
 from collections import Counter
 
 import pytest
-from conftest import SEED
+from draws import SEED
 from serving.served import STORED, serve, serve_process, stored
 
 from regard.decoding import Options

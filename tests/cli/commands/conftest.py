@@ -1,15 +1,8 @@
-"""What tests of commands share: typer's own classes are not those it documents, so that no type is checked here."""
+"""What tests of commands share."""
 
 from pathlib import Path
 
 import pytest
-
-
-def pytest_collection_modifyitems(items):
-    """Check no types at run time in this folder."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker("unchecked")
 
 
 @pytest.fixture
