@@ -1,8 +1,6 @@
 """Heads against the loop of Vaswani et al., section 3.2.2; and the properties that hold for any heads."""
 
-import copy
 import math
-import pickle
 
 import oracles
 import pytest
@@ -383,28 +381,6 @@ def test_each_head_makes_its_own_hard_choice():
     look = module.look(x, normal(100, 7, 6))
     assert look.picked.shape == look.log_prob.shape == (100, 2, 1)
     assert (look.picked[:, 0] != look.picked[:, 1]).any()
-
-
-MODULES = {
-    "plain": lambda: Heads(6, heads=2),
-    "sizes": lambda: Heads(6, heads=2, query_size=8, value_size=4, memory_size=6),
-    "input": lambda: Heads(6, heads=2, split="input"),
-    "scores": lambda: Heads(6, heads=2, score=lambda d: Additive(d, d, hidden=5)),
-    "rotary": lambda: Heads(8, heads=2, rotary=Rotary(4)),
-}
-
-
-@pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
-def test_kept_and_loaded_it_is_the_same(name, way):
-    one, x = scrambled(MODULES[name]()), normal(2, 5, 8 if name == "rotary" else 6)
-    if way == "state_dict":
-        other = MODULES[name]().double()
-        other.load_state_dict(one.state_dict(), strict=True)
-    else:
-        other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
-    agree(other(x), one(x))
-    agree(other(x, span=Causal()), one(x, span=Causal()))
 
 
 def test_heads_of_different_kinds_are_refused():

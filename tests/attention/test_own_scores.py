@@ -12,7 +12,6 @@ from regard.attention import Attention, Decoder, Heads, fused_stack, use_backend
 from regard.attention.grid import GridAttention
 from regard.attention.score import Additive, Cosine, Dot, General, Score
 from regard.attention.span import Causal, Lengths
-from regard.attention.weighting import Softmax
 from regard.errors import BackendError, ShapeError
 from regard.kernels import backends
 
@@ -263,23 +262,6 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
     for change in (Negative, Twice, Half, Learned):
         heads = Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
         assert [*fused_stack.heads_features(heads)]
-
-
-def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
-    """A subclass of a built-in part is not served by the built-in's fused kernel."""
-
-    class Opposite(Dot):
-        def compare(self, asked, projected, first=0):
-            return -super().compare(asked, projected, first)
-
-    class Even(Softmax):
-        def weigh(self, scores, mask=None):
-            return super().weigh(scores * 0, mask)
-
-    x = torch.randn(2, 5, 4)
-    for attention in (Attention(Opposite()), Attention(Dot(), weighting=Even())):
-        assert attention.backend(x, x) == "dense"
-        torch.testing.assert_close(attention(x, x), attention.look(x, x).context)
 
 
 # ---- every other name that a score has
