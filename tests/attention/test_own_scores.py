@@ -295,20 +295,12 @@ def test_one_that_takes_the_index_is_given_it():
     torch.testing.assert_close(attention.fold(x, [(x[:, :3], None), (x[:, 3:], None)]), attention(x, x))
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "says"),
-    [
-        (Dot, "__call__", "which attention does not call: override `compare"),
-        (Dot, "fused_form", "which follows from `form` and `compare`"),
-    ],
-)
-def test_what_would_be_passed_by_is_refused(kind, name, says):
-    method = lambda self, *given: 1.0  # noqa: E731
-    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, {says}"):
-        type("Mine", (kind,), {name: method if name == "__call__" else property(method)})
+def test_a_score_that_overrides_call_is_refused():
+    with pytest.raises(TypeError, match="Mine overrides `__call__`, which attention does not call: override `compare"):
+        type("Mine", (Dot,), {"__call__": lambda self, *given: 1.0})
 
 
-def test_it_is_not_refused_where_the_comparison_is_its_own():
+def test_a_scale_that_a_comparison_of_ones_own_uses():
     class Mine(Additive):
         def scale(self, width):
             return 0.5

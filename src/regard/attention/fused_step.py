@@ -118,7 +118,6 @@ class FusedStep:
             if mask is None and isinstance(cache, SharedBeamCache):
                 mask = forbid(~cache.visible_slots()[:, None], query.dtype)
             elif mask is None and bounds[0] != bounds[1]:
-                assert cache.length is not None
                 mask = forbid((torch.arange(filled) >= cache.length[:, None])[:, None, None], query.dtype)
             past = cache.keys[:, :, :filled], cache.values[:, :, :filled]
             if together:  # the rows of a sentence look at what they share together: [r a 1 w] -> [s a r w]

@@ -9,7 +9,6 @@ from oracles import agree
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention import Block
-from regard.errors import ShapeError
 from regard.kernels import reference
 from regard.kernels.operations import dropout as cpu
 from regard.kernels.operations.dropout import (
@@ -255,9 +254,3 @@ def test_where_the_kernel_does_not_serve_it_is_the_same(normed):
     torch.testing.assert_close(found[: 1 + normed], expected[: 1 + normed])
     dropped, _ = residual(torch.zeros(500, 9), torch.ones(500, 9), None, 0.5, None, None)
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
-
-
-@pytest.mark.unchecked
-def test_wrong_arguments_are_named():
-    with pytest.raises(ShapeError, match=r"y: \[2, 3\] given, expected x's \[4, 3\]"):
-        residual(torch.zeros(4, 3), torch.zeros(2, 3), None, 0.0, None, None)
