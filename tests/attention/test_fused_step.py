@@ -55,19 +55,16 @@ def close(one, other):
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda each: "-".join(each) or "defaults")
 @pytest.mark.parametrize("rows", [1, 3, ROWS])
 def test_it_computes_what_the_blocks_do(options, rows):
-    decoder, x, memory = make(**options), torch.randn(rows, 7, 12), torch.randn(rows, 5, 12)
-    lengths = torch.randint(1, 6, (rows,))
+    decoder = make(dtype=torch.float64, **options)
+    x, memory, lengths = (
+        torch.randn(rows, 7, 12).double(),
+        torch.randn(rows, 5, 12).double(),
+        torch.randint(1, 6, (rows,)),
+    )
     for given in (None, lengths):
         output, names = steps(decoder, x, memory, given)
         assert names == {"fused"}
-        close(output, forward(decoder, x, memory, given))
-
-
-def test_in_double_precision_it_is_exact():
-    decoder = make(dtype=torch.float64, rotary=True)
-    x, memory = torch.randn(2, 9, 12).double(), torch.randn(2, 4, 12).double()
-    output, _ = steps(decoder, x, memory, torch.tensor([4, 1]))
-    torch.testing.assert_close(output, forward(decoder, x, memory, torch.tensor([4, 1])), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(output, forward(decoder, x, memory, given), rtol=1e-10, atol=1e-10)
 
 
 def test_weights_that_may_be_packed():

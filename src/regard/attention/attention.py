@@ -43,6 +43,7 @@ from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import (
     Call,
+    Layout,
     Plan,
     SharedLimits,
     SpanLimits,
@@ -311,14 +312,13 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
     ) -> Call:
         """Describe a call on packed sequences as they lie, for a kernel that takes offsets."""
-        packed.check("query", projected_query.shape[-2], packed.total)
-        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        packed.check(projected_query.shape[-2], prepared.keys.shape[-2])
         limits = SpanLimits(
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
             causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
-            layout=packed.layout,
+            layout=Layout(packed.offsets, packed.key_offsets, packed.longest, packed.longest_key),
             needs_padding=not all(  # what kernels know beside Packed sequences as they lie
                 isinstance(part, Causal)
                 and is_exactly(part, Causal)
@@ -337,8 +337,7 @@ class Attention(Attentive):
             if tensor.ndim != 2 + heads:
                 shape = list(tensor.shape)
                 raise ShapeError(f"{name}: {shape} given, expected one row per token with Packed sequences")
-        packed.check("query", projected_query.shape[-2], packed.total)
-        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        packed.check(projected_query.shape[-2], prepared.keys.shape[-2])
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
         return (
             packed.pad_queries(projected_query, heads),

@@ -59,7 +59,7 @@ class Cache(Prepared):
     what is filled is one block of memory, and the steps of all rows are written and read together.)
     """
 
-    length: Int[Tensor, " rows"]  # type: ignore[assignment]  # of Prepared it may be None
+    length: Int[Tensor, " rows"]
     private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
     # Fewest and most keys of a row on a CPU, with the tensor that they were read from and its version.
     bounds: tuple[Tensor, int, tuple[int, int]] | None = None
@@ -89,7 +89,7 @@ class Cache(Prepared):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         bounds = self.length_range()
         for buffer in (self.keys, self.values):
-            filled = step_view(buffer)[: None if bounds is None else bounds[1]]
+            filled = buffer.movedim(-2, 0)[: None if bounds is None else bounds[1]]
             filled.copy_(filled.index_select(1, rows))
         self.length.copy_(self.length[rows])
 
@@ -107,7 +107,7 @@ class Cache(Prepared):
 
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
         """Return a new cache of only these rows."""
-        keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
+        keys, values = (x.movedim(-2, 0).index_select(1, rows).movedim(0, -2) for x in (self.keys, self.values))
         return Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows)
 
     # ---- for other parts of Regard
@@ -157,7 +157,9 @@ class Cache(Prepared):
         other.check_owner(self.owner, "other")
         length = torch.cat([self.length, other.length])
         used, count = int(length.max()), len(self.length)
-        shapes = [(len(length), *buffer.shape[1:-2], used + steps, buffer.shape[-1]) for buffer in self.buffers[:2]]
+        shapes = [
+            (len(length), *buffer.shape[1:-2], used + steps, buffer.shape[-1]) for buffer in (self.keys, self.values)
+        ]
         joined = empty_cache(self.owner, shapes[0], shapes[1], self.keys.dtype, self.keys.device)
         pairs = ((joined.keys, self.keys, other.keys), (joined.values, self.values, other.values))
         for buffer, mine, theirs in pairs:
@@ -166,11 +168,6 @@ class Cache(Prepared):
                 buffer[rows][..., :here, :] = source[..., :here, :]
         joined.length, joined.private_rows = length, self.private_rows
         return joined
-
-    @property
-    def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and length."""
-        return self.keys, self.values, self.length
 
 
 def empty_cache(
@@ -191,11 +188,6 @@ def empty_cache(
     step_major = ((size, *rows, width) for *rows, size, width in (keys, values))
     buffers = [torch.zeros(shape, dtype=dtype).movedim(0, -2) for shape in step_major]
     return Cache(buffers[0], buffers[1], owner, length)
-
-
-def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
-    """A buffer's steps, one after the other."""
-    return buffer.movedim(-2, 0)
 
 
 MOST_ROWS = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
@@ -298,7 +290,7 @@ class SharedBeamCache(Cache):
 
     def live_slots(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and lineage of the slots that a row of their sentence still descends from."""
-        lineage = self.visible_slots()
+        lineage = self.lineage[..., : self.used]
         live = lineage.any(1)
         most = int(live.sum(1).max()) if live.numel() else 0
         order = live.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
@@ -318,10 +310,6 @@ class SharedBeamCache(Cache):
         visible, batch = self.lineage[:, None, :, : self.used], (len(self.keys), 1)
         heads = self.keys.shape[1]
         return whole, SpanLimits(self.rows, self.used, self.keys.device, batch, heads=heads, masks=(visible,))
-
-    def visible_slots(self) -> Bool[Tensor, "s r slots"]:
-        """The slots that each row descends from."""
-        return self.lineage[..., : self.used]
 
 
 @functools.cache
@@ -359,7 +347,7 @@ class BeamIndexCache(Cache):
         count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
         super().extend(new)
-        self.row_index[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.row_index.dtype)
+        self.row_index[rows[:, None], index.clamp(max=self.keys.shape[-2] - 1)] = rows[:, None].to(self.row_index.dtype)
 
     def contents(self) -> Prepared:
         """Return all contents with each row's past in the row itself, for attention without Regard's kernel."""
@@ -382,7 +370,7 @@ class BeamIndexCache(Cache):
         """
         if isinstance(other, BeamIndexCache):
             whole = other.contents()
-            other = Cache(whole.keys, whole.values, whole.owner, whole.length)
+            other = Cache(whole.keys, whole.values, whole.owner, other.length)
         super().put_(rows, other)
         self.row_index[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
 
@@ -393,10 +381,6 @@ class BeamIndexCache(Cache):
         return BeamIndexCache(
             keys, values, self.owner, self.length[rows], private_rows=self.private_rows, row_index=identity_index(keys)
         )
-
-    def __len__(self) -> int:
-        """Return the number of positions that fit."""
-        return self.keys.shape[-2]
 
 
 def identity_index(keys: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class FusedStep:
             filled = cache.used if isinstance(cache, SharedBeamCache) else bounds[1] + 1
             # A row may look at the slots that it descends from, or at its own keys where rows are not equally far.
             if mask is None and isinstance(cache, SharedBeamCache):
-                mask = forbid(~cache.visible_slots()[:, None], query.dtype)
+                mask = forbid(~cache.lineage[:, None, :, :filled], query.dtype)
             elif mask is None and bounds[0] != bounds[1]:
                 mask = forbid((torch.arange(filled) >= cache.length[:, None])[:, None, None], query.dtype)
             past = cache.keys[:, :, :filled], cache.values[:, :, :filled]

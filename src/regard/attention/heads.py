@@ -161,7 +161,7 @@ class Heads(Attentive):
         if self.attention.span is None:
             context = self.attention.attend_within(queries, *past.contents_within())
         else:
-            x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.visible_slots())
+            x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.lineage[..., : past.used])
             context = self.attention.attend_projected(queries, past.contents(), x, slots, heads=True)
         return self.merge_heads(context).view(len(projected_query), 1, -1)
 

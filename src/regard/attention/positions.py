@@ -58,8 +58,12 @@ class Sinusoidal(nn.Module):
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
             return join_encoding(x, sinusoids(index, self.size, self.sines, self.first), self.join)
         # Sequences end to end have the same few positions over and over.
-        table = sinusoids(torch.arange(start + packed.longest, device=x.device), self.size, self.sines, self.first)
+        table = self.table(start + packed.longest, x.device)
         return join_encoding(x, table.to(x.dtype)[index], self.join)
+
+    def table(self, length: int, device: torch.device) -> Float[Tensor, "n e"]:
+        """The encodings of the first positions, in float64 where the device has it."""
+        return sinusoids(torch.arange(length, device=device), self.size, self.sines, self.first)
 
     def extra_repr(self) -> str:
         sines = f", sines={self.sines!r}" * (self.sines != "interleaved")
