@@ -154,19 +154,6 @@ def test_the_layout_in_memory_does_not_matter(name):
         agree(actual, expected, [query, keys, values])
 
 
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("n", [1, 2, 13])
-def test_the_number_of_queries_is_free_of_the_number_of_keys(name, n):
-    """N_Q queries give N_Q contexts, whatever N_X; each as if it had been alone."""
-    score = SCORES[name](7)
-    query, keys, values = draw_inputs(score, (2,), n, 7)
-    attention = attention_of(score)
-    together = attention(query, keys, values)
-    assert together.shape == (2, n, 4)
-    apart = [attention(query[:, i : i + 1], keys, values) for i in range(n)]
-    agree(together, torch.cat(apart, dim=1), [query, keys, values])
-
-
 @pytest.mark.parametrize("weighting", [Softmax, Sparsemax, Plain])
 @pytest.mark.parametrize("name", CONTENT_SCORES)
 def test_a_content_score_is_blind_to_the_order_of_keys_and_follows_the_order_of_queries(name, weighting):
@@ -185,17 +172,6 @@ def test_positions_break_the_blindness(what):
     attention = attention_of(score, span=spans.get(what))
     order = torch.arange(7).roll(3)
     assert not torch.allclose(attention(query, keys[order], values[order]), attention(query, keys, values))
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_values_may_be_projected_before_or_after(name):
-    """A(X W_V) = (A X) W_V."""
-    score, weight = SCORES[name](6), normal(4, 3)
-    query, keys, values = draw_inputs(score, leading(), 3, 6)
-    attention = attention_of(score)
-    agree(
-        attention(query, keys, values @ weight), attention(query, keys, values) @ weight, [query, keys, values, weight]
-    )
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------

@@ -62,18 +62,6 @@ def test_a_pre_norm_stack_ends_with_a_norm_and_a_post_norm_stack_does_not():
 # --- properties -----------------------------------------------------------------------------------------------------
 
 
-def test_an_encoder_without_positions_follows_the_order_of_its_input():
-    encoder, x, order = scrambled(Encoder(6, 2, 2)), normal(2, 7, 6), torch.randperm(7)
-    agree(encoder(x[:, order]), encoder(x)[:, order], [x], rtol=1e-8)
-
-
-@pytest.mark.parametrize("what", ["causal", "rotary"])
-def test_positions_break_it(what):
-    encoder = scrambled(Encoder(8, 2, 2, rotary=what == "rotary"))
-    span, x, order = Causal() if what == "causal" else None, normal(1, 7, 8), torch.arange(7).roll(3)
-    assert not torch.allclose(encoder(x[:, order], span=span), encoder(x, span=span)[:, order])
-
-
 @pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("inside", [None, Causal(), Monotonic(1)])
 def test_padding_never_changes_an_encoder(rotary, inside):

@@ -51,13 +51,6 @@ def test_zhangs_queries_and_keys_have_an_eighth_of_the_channels():
     assert layer.query.weight.shape[0] == layer.key.weight.shape[0] == 4
 
 
-def test_zhangs_layer_follows_the_order_of_places():
-    """No positions in it: turning the picture turns the result."""
-    layer, x = scrambled(GridSelfAttention(8)), normal(2, 8, 3, 4)
-    agree(layer(x.flip(-1)), layer(x).flip(-1), [x])
-    agree(layer(x.transpose(-1, -2)), layer(x).transpose(-1, -2), [x])
-
-
 def test_attention_over_a_grid_equals_attention_over_its_places():
     lead, height, width = leading(), number(1, 3), number(1, 4)
     attention = scrambled(Attention(Additive(5, 6, hidden=7)))

@@ -169,14 +169,6 @@ def test_padding_never_changes_a_result_and_gets_no_gradient(score_name, name):
             assert not gradient.any()
 
 
-def test_changing_the_order_of_rows_changes_only_the_order_of_results():
-    lengths, inputs = torch.tensor([3, 7, 0, 5]), draw_inputs(SCORES["scaled"](7), (4,), 2, 7)
-    order = torch.randperm(4)
-    attention = Attention(Dot(scaled=True))
-    straight = attention(*inputs, span=Lengths(lengths))
-    agree(attention(*(x[order] for x in inputs), span=Lengths(lengths[order])), straight[order], inputs)
-
-
 # --- empty rows -----------------------------------------------------------------------------------------------------
 
 
