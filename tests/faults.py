@@ -168,8 +168,8 @@ OTHERS = [
     ),
     Fault(
         "attention/cache.py",
-        "        assert self.length is not None\n        self.length.copy_(self.length[rows])",
-        "",
+        "(filled.index_select(1, rows))\n        self.length.copy_(self.length[rows])",
+        "(filled.index_select(1, rows))",
         "attention/test_cache.py",
     ),
     Fault(

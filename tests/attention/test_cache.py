@@ -6,7 +6,7 @@ from attention.cases import SCORES, attention_of, draw_inputs, each_backend, nor
 from oracles import agree
 
 from regard.attention import Attention, Decoder, Heads, watch
-from regard.attention.cache import BeamIndexCache, Cache
+from regard.attention.cache import BeamIndexCache, Cache, buffers
 from regard.attention.positions import Rotary
 from regard.attention.score import Additive, General
 from regard.attention.span import Causal, Mask, Predictive
@@ -129,11 +129,11 @@ def test_put_fills_rows():
 def test_select_reorders_in_place():
     heads = scrambled(HEADS["plain"]())
     cache, fed = filled(heads, [3, 1, 5])
-    pointers = [b.data_ptr() for b in cache.buffers]
+    pointers = [b.data_ptr() for b in buffers(cache)]
     cache.select_(torch.tensor([1, 1, 2]))
     cache.select_(torch.tensor([2, 0, 0]))
     fed = [fed[2], fed[1], fed[1]]
-    assert [b.data_ptr() for b in cache.buffers] == pointers
+    assert [b.data_ptr() for b in buffers(cache)] == pointers
     assert cache.length.tolist() == [5, 1, 1]
     for row in range(3):  # what is written then goes to the right place
         fed[row] = torch.cat([fed[row], normal(1, 8)])

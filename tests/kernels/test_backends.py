@@ -1,17 +1,14 @@
-"""Every backend that claims a combination equals dense, forward and gradients; one that cannot serve says why."""
+"""The table says who serves a call; one that is forced and cannot serve says why."""
 
 import contextlib
-import math
 import random
 import re
 import threading
-from unittest import mock
 
 import pytest
 import torch
 from draws import SEED
-from hypothesis import HealthCheck, given, settings
-from kernels.cases import TOLERANCE, calls, evaluate, recorded
+from kernels.cases import recorded
 
 from regard.attention import (
     Additive,
@@ -35,35 +32,8 @@ from regard.attention import (
 )
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends, table, triton
-from regard.kernels.operations import additive as chunked
 from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
-
-
-@pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(drawn=calls(torch.float64, torch.float32, torch.bfloat16))
-def test_a_backend_equals_dense_or_says_why_not(name, drawn):
-    attention, inputs, span = drawn.build()
-    cotangent = torch.randn_like(attention(*inputs, span=span))
-    with use_backend("dense"), recorded() as ran:
-        expected = evaluate(attention, inputs, span, cotangent)
-    assert ran == ["dense"]
-    small = mock.patch.object(chunked, "CHUNK", 64)  # several chunks, of queries and of rows
-    with use_backend(name), recorded() as ran, small:
-        try:
-            found = evaluate(attention, inputs, span, cotangent)
-        except BackendError:
-            assert not ran
-            return
-        assert attention.backend(*inputs, span=span) == name
-    assert ran == [name]
-    tolerance = TOLERANCE[inputs[0].dtype]
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(
-            one, other, rtol=tolerance, atol=tolerance * max(1.0, float(other.detach().abs().max()))
-        )
-
 
 TABLE = {
     "scaled dot": (Attention(Dot(scaled=True)), None, "sdpa"),
@@ -164,23 +134,6 @@ def test_a_forced_backend_never_falls_back(weighting):
     with use_backend("sdpa"), recorded() as ran, pytest.raises(BackendError, match=f"not serve {weighting.name}"):
         Attention(Dot(), weighting=weighting)(x, x)
     assert not ran
-
-
-@pytest.mark.parametrize("name", ["dense", "sdpa", "window"])
-def test_dropout_falls_on_weights_that_are_not_renormalised(name):
-    """With values of one, a context is the sum of the dropped weights: 1 on average, with the variance of the draw."""
-    torch.manual_seed(0)
-    keys, p = 100, 0.3
-    attention = Attention(Dot(), dropout=p)
-    query, values = torch.zeros(2000, 1, 4), torch.ones(2000, keys, 1)
-    span = Monotonic(keys) if name == "window" else None
-    with use_backend(name):
-        sums = attention(query, torch.zeros(2000, keys, 4), values, span=span).flatten()
-        whole = attention.eval()(query, torch.zeros(2000, keys, 4), values, span=span).flatten()
-    torch.testing.assert_close(whole, torch.ones(2000))
-    deviation = math.sqrt(p / (1 - p) / keys)
-    assert abs(float(sums.mean()) - 1) < 5 * deviation / math.sqrt(2000)
-    assert abs(float(sums.std()) / deviation - 1) < 0.15
 
 
 # ---- the table as a list of what is served

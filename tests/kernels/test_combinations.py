@@ -21,6 +21,8 @@ from kernels.combinations import (
     look,
 )
 
+from regard.kernels import additive_chunked
+
 TEMPERED = {*BIASES, "bias with temperature"}
 # By way: the scores and spans to draw from, and what must have been served, so that one that refuses cannot pass.
 EASY = [*LIMITS, *BIASES, "mask", "monotonic", "bias learned", "predictive"]  # most of what sdpa serves, some of it not
@@ -63,6 +65,15 @@ WAYS = {
 def test_every_way_equals_dense(name):
     way, scores, spans, features = WAYS[name]
     agree(way, features, count=50, seed=SEED, scores=sorted(scores), spans=sorted(spans))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 8e-2)])
+@pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
+def test_every_backend_equals_dense_in_other_precision(name, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(additive_chunked, "CHUNK", 64)  # several chunks, of queries and of rows
+    scores, spans = ["dot", "scaled", "general", "additive", "cosine"], sorted({*LIMITS, *WINDOWS, "mask"})
+    drawn = {"count": 30, "seed": SEED, "dtype": dtype, "tolerance": tolerance, "scores": scores, "spans": spans}
+    agree(forced(name), {"gradients"}, **drawn)
 
 
 @pytest.mark.compile  # FlexAttention reads the small functions of indices that the shape-checking hook wraps

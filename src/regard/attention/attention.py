@@ -6,7 +6,6 @@ Everything historical is a choice of three parts: a Score, a Span and a Weightin
 # b batch · n queries · m keys, or those of a block · dq query width · dk key width · dv value width
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -44,6 +43,7 @@ from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import (
     Call,
+    Layout,
     Plan,
     SharedLimits,
     SpanLimits,
@@ -312,14 +312,13 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
     ) -> Call:
         """Describe a call on packed sequences as they lie, for a kernel that takes offsets."""
-        packed.check("query", projected_query.shape[-2], packed.total)
-        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        packed.check(projected_query.shape[-2], prepared.keys.shape[-2])
         limits = SpanLimits(
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
             causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
-            layout=packed.layout,
+            layout=Layout(packed.offsets, packed.key_offsets, packed.longest, packed.longest_key),
             needs_padding=not all(  # what kernels know beside Packed sequences as they lie
                 isinstance(part, Causal)
                 and is_exactly(part, Causal)
@@ -338,8 +337,7 @@ class Attention(Attentive):
             if tensor.ndim != 2 + heads:
                 shape = list(tensor.shape)
                 raise ShapeError(f"{name}: {shape} given, expected one row per token with Packed sequences")
-        packed.check("query", projected_query.shape[-2], packed.total)
-        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        packed.check(projected_query.shape[-2], prepared.keys.shape[-2])
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
         return (
             packed.pad_queries(projected_query, heads),
@@ -440,23 +438,6 @@ def describe_part(part: object) -> str:
 UNKNOWN = 1 << 60  # keys still to come
 
 
-@dataclass(frozen=True)
-class PartialSoftmax:
-    """The softmax so far: highest score, sum of exponentials, sum of weighted values."""
-
-    highest: Tensor  # [*b n 1]
-    total: Tensor  # [*b n 1]
-    weighted_sum: Tensor  # [*b n dv]
-
-    def merge(self, other: "PartialSoftmax") -> "PartialSoftmax":
-        """Merge two partial softmaxes, on the higher of their two scales."""
-        highest = torch.maximum(self.highest, other.highest)
-        mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
-        return PartialSoftmax(
-            highest, self.total * mine + other.total * theirs, self.weighted_sum * mine + other.weighted_sum * theirs
-        )
-
-
 def fold(
     query: Tensor, blocks: Iterable[Prepared], span: Span | None, score: Score, weighting: Weighting, dropout: float
 ) -> Tensor:
@@ -470,13 +451,18 @@ def fold(
         raise ArgumentError("fold: Predictive given without Lengths, expected both: its centre needs the true length")
     widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_exactly(part, Mask)} - {1}
     expected = widths.pop() if widths else UNKNOWN
-    state, first = None, 0
+    state: tuple[Tensor, Tensor, Tensor] | None = None
+    first = 0
     for prepared in blocks:
         last = first + prepared.keys.shape[-2]
         if last > expected:
             raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
         new = fold_block(query, prepared, span, score, weighting.temperature, dropout, expected, first)
-        state, first = new if state is None else state.merge(new), last
+        if state is not None:  # both on the higher of their two scales
+            highest = torch.maximum(state[0], new[0])
+            mine, theirs = torch.exp(state[0] - highest), torch.exp(new[0] - highest)
+            new = highest, state[1] * mine + new[1] * theirs, state[2] * mine + new[2] * theirs
+        state, first = new, last
     if state is None:
         raise ShapeError("blocks: none given, expected at least one (keys, values)")
     if first != expected != UNKNOWN:
@@ -485,7 +471,8 @@ def fold(
         if isinstance(part, Lengths) and part.max_length is not None and part.max_length > first:
             raise ShapeError(f"lengths: {part.max_length} given, expected 0 … {first}, the number of keys")
     # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
-    return (state.weighted_sum / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
+    _, total, weighted_sum = state
+    return (weighted_sum / total.masked_fill(total == 0, 1.0)).to(query.dtype)
 
 
 def fold_block(
@@ -497,8 +484,8 @@ def fold_block(
     dropout: float,
     keys: int,
     first: int,
-) -> PartialSoftmax:
-    """Return the softmax of one block of keys, not yet divided by its sum."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return one block's highest score, sum of exponentials [*b n 1] and sum of weighted values [*b n dv]."""
     projected_query = score.project_query(query)
     last = first + prepared.keys.shape[-2]
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
@@ -533,4 +520,4 @@ def fold_block(
         weights = weights * gate.to(weights.dtype)
     if dropout:
         weights = F.dropout(weights, dropout)
-    return PartialSoftmax(highest, total, matmul_wide(weights, prepared.values))
+    return highest, total, matmul_wide(weights, prepared.values)

@@ -59,6 +59,7 @@ class Cache(Prepared):
     what is filled is one block of memory, and the steps of all rows are written and read together.)
     """
 
+    length: Int[Tensor, " rows"]
     private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
     # Fewest and most keys of a row on a CPU, with the tensor that they were read from and its version.
     bounds: tuple[Tensor, int, tuple[int, int]] | None = None
@@ -76,7 +77,6 @@ class Cache(Prepared):
                 expected = [*buffer.shape[:-2], "n", buffer.shape[-1]]
                 raise ShapeError(f"{name}: {list(source.shape)} given, expected the cache's rows, {expected}")
         count, size = new.keys.shape[-2], self.keys.shape[-2]
-        assert self.length is not None
         bounds = self.length_range()
         if bounds is not None and bounds[1] + count > size:
             raise ShapeError(f"cache: row at {bounds[1]} + {count} given, expected at most its size, {size}")
@@ -89,15 +89,12 @@ class Cache(Prepared):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         bounds = self.length_range()
         for buffer in (self.keys, self.values):
-            filled = step_view(buffer)[: None if bounds is None else bounds[1]]
+            filled = buffer.movedim(-2, 0)[: None if bounds is None else bounds[1]]
             filled.copy_(filled.index_select(1, rows))
-        assert self.length is not None
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: "Cache") -> None:
         """Fill these rows with those of another cache, of the same size or of a smaller one."""
-        assert self.length is not None
-        assert other.length is not None
         other.check_owner(self.owner, "other")
         pairs = (self.keys, other.keys), (self.values, other.values)
         parts = [buffer[..., : source.shape[-2], :] for buffer, source in pairs]
@@ -110,15 +107,13 @@ class Cache(Prepared):
 
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
         """Return a new cache of only these rows."""
-        assert self.length is not None
-        keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
+        keys, values = (x.movedim(-2, 0).index_select(1, rows).movedim(0, -2) for x in (self.keys, self.values))
         return Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows)
 
     # ---- for other parts of Regard
 
     def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
         """Write what `extend` has checked behind the keys and values that there are."""
-        assert self.length is not None
         count = keys.shape[-2]
         pairs = (self.keys, keys), (self.values, values)
         if bounds is not None and bounds[0] == bounds[1]:
@@ -134,14 +129,12 @@ class Cache(Prepared):
 
     def advance(self, count: int, bounds: tuple[int, int] | None) -> None:
         """Note that every row has so many keys more."""
-        assert self.length is not None
         self.length += count
         if bounds is not None and not self.length.is_inference():
             self.bounds = self.length, self.length._version, (bounds[0] + count, bounds[1] + count)
 
     def length_range(self) -> tuple[int, int] | None:
         """Return the fewest and the most keys of any row, if reading them is free."""
-        assert self.length is not None
         if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
             return None
         length, version, bounds = self.bounds or (None, 0, (0, 0))
@@ -161,12 +154,12 @@ class Cache(Prepared):
 
     def join(self, other: "Cache", steps: int) -> "Cache":
         """Return a new cache of the rows of both, with room for `steps` more of each."""
-        assert self.length is not None
-        assert other.length is not None
         other.check_owner(self.owner, "other")
         length = torch.cat([self.length, other.length])
         used, count = int(length.max()), len(self.length)
-        shapes = [(len(length), *buffer.shape[1:-2], used + steps, buffer.shape[-1]) for buffer in self.buffers[:2]]
+        shapes = [
+            (len(length), *buffer.shape[1:-2], used + steps, buffer.shape[-1]) for buffer in (self.keys, self.values)
+        ]
         joined = empty_cache(self.owner, shapes[0], shapes[1], self.keys.dtype, self.keys.device)
         pairs = ((joined.keys, self.keys, other.keys), (joined.values, self.values, other.values))
         for buffer, mine, theirs in pairs:
@@ -175,12 +168,6 @@ class Cache(Prepared):
                 buffer[rows][..., :here, :] = source[..., :here, :]
         joined.length, joined.private_rows = length, self.private_rows
         return joined
-
-    @property
-    def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and length."""
-        assert self.length is not None
-        return self.keys, self.values, self.length
 
 
 def empty_cache(
@@ -203,11 +190,6 @@ def empty_cache(
     return Cache(buffers[0], buffers[1], owner, length)
 
 
-def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
-    """A buffer's steps, one after the other."""
-    return buffer.movedim(-2, 0)
-
-
 MOST_ROWS = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
 
 
@@ -222,7 +204,7 @@ class SharedBeamCache(Cache):
 
     rows: int = 1
     used: int = 0
-    lineage: Bool[Tensor, "s r slots"] | None = None
+    lineage: Bool[Tensor, "s r slots"] = field(kw_only=True)
 
     @classmethod
     def from_cache(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
@@ -236,7 +218,6 @@ class SharedBeamCache(Cache):
             or rows > MOST_ROWS
         ):
             return None
-        assert cache.length is not None
         size, used, count = cache.keys.shape[-2], length_range[0], len(cache.length)
         slots = used + (size - used) * rows
         buffers = []
@@ -254,8 +235,6 @@ class SharedBeamCache(Cache):
         """The next key and value of every row."""
         if new.owner is not self.owner:
             new.check_owner(self.owner)
-        assert self.lineage is not None
-        assert self.length is not None
         if new.keys.shape[-2] != 1:
             raise ShapeError(f"keys: {list(new.keys.shape)} given, expected one per row for a beam")
         if self.used + self.rows > self.keys.shape[-2]:
@@ -264,7 +243,6 @@ class SharedBeamCache(Cache):
 
     def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
         """Write the next key and value of every row into slots of their own."""
-        assert self.lineage is not None
         for buffer, entries in ((self.keys, keys), (self.values, values)):
             slots = buffer.narrow(-2, self.used, self.rows)
             slots.copy_(entries[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2))
@@ -274,14 +252,11 @@ class SharedBeamCache(Cache):
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i descends from what row rows[i] did."""
-        assert self.lineage is not None
         used = self.lineage[..., : self.used]  # the rows of a sentence are equally far: their lengths stay
         used.copy_(used.flatten(0, 1).index_select(0, rows).view_as(used))
 
     def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
         """Return a cache of some rows alone: all rows of some sentences."""
-        assert self.lineage is not None
-        assert self.length is not None
         sentences = rows[:: self.rows] // self.rows
         return SharedBeamCache(
             self.keys[sentences],
@@ -296,8 +271,6 @@ class SharedBeamCache(Cache):
     def join(self, other: Cache, steps: int) -> "SharedBeamCache":
         """Return a new cache of the sentences of both, with room for `steps` more; slots of dead rows are let go."""
         assert isinstance(other, SharedBeamCache)
-        assert self.length is not None
-        assert other.length is not None
         other.check_owner(self.owner, "other")
         parts = self.live_slots(), other.live_slots()
         used = max(lineage.shape[-1] for _, _, lineage in parts)
@@ -317,7 +290,7 @@ class SharedBeamCache(Cache):
 
     def live_slots(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and lineage of the slots that a row of their sentence still descends from."""
-        lineage = self.visible_slots()
+        lineage = self.lineage[..., : self.used]
         live = lineage.any(1)
         most = int(live.sum(1).max()) if live.numel() else 0
         order = live.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
@@ -333,16 +306,10 @@ class SharedBeamCache(Cache):
 
     def contents_within(self) -> tuple[Prepared, SpanLimits]:
         """Return the keys and values in the cache, and what each row may look at: the slots that it descends from."""
-        assert self.lineage is not None
         whole = Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
         visible, batch = self.lineage[:, None, :, : self.used], (len(self.keys), 1)
         heads = self.keys.shape[1]
         return whole, SpanLimits(self.rows, self.used, self.keys.device, batch, heads=heads, masks=(visible,))
-
-    def visible_slots(self) -> Bool[Tensor, "s r slots"]:
-        """The slots that each row descends from."""
-        assert self.lineage is not None
-        return self.lineage[..., : self.used]
 
 
 @functools.cache
@@ -361,7 +328,7 @@ class BeamIndexCache(Cache):
     row `row_index[r, t]`. A kernel reads through it.
     """
 
-    row_index: Int[Tensor, "r t"] | None = None
+    row_index: Int[Tensor, "r t"] = field(kw_only=True)
 
     @classmethod
     def from_cache(cls, cache: Cache) -> "BeamIndexCache":
@@ -375,33 +342,25 @@ class BeamIndexCache(Cache):
             row_index=identity_index(cache.keys),
         )
 
-    @property
-    def index_table(self) -> Int[Tensor, "r t"]:
-        """Return the row in which every position lies."""
-        assert self.row_index is not None
-        return self.row_index
-
     def extend(self, new: Prepared) -> None:
         """Append new keys and values to each row, in the row itself."""
-        assert self.length is not None
         count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
         super().extend(new)
-        self.index_table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.index_table.dtype)
+        self.row_index[rows[:, None], index.clamp(max=self.keys.shape[-2] - 1)] = rows[:, None].to(self.row_index.dtype)
 
     def contents(self) -> Prepared:
         """Return all contents with each row's past in the row itself, for attention without Regard's kernel."""
         size = self.keys.shape[-2]
-        row, position = self.index_table.long(), torch.arange(size, device=self.keys.device)
+        row, position = self.row_index.long(), torch.arange(size, device=self.keys.device)
         keys, values = (buffer[row, :, position].transpose(1, 2) for buffer in (self.keys, self.values))
         return Prepared(keys, values, self.owner, self.length)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i descends from what row rows[i] did."""
-        assert self.length is not None
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
-        self.index_table.copy_(self.index_table[rows])
+        self.row_index.copy_(self.row_index[rows])
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
@@ -411,22 +370,17 @@ class BeamIndexCache(Cache):
         """
         if isinstance(other, BeamIndexCache):
             whole = other.contents()
-            other = Cache(whole.keys, whole.values, whole.owner, whole.length)
+            other = Cache(whole.keys, whole.values, whole.owner, other.length)
         super().put_(rows, other)
-        self.index_table[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
+        self.row_index[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
 
     def take(self, rows: Int[Tensor, " r"]) -> "BeamIndexCache":
         """Return a new cache of only these rows, each with its own past."""
-        assert self.length is not None
         whole = self.contents()
         keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
         return BeamIndexCache(
             keys, values, self.owner, self.length[rows], private_rows=self.private_rows, row_index=identity_index(keys)
         )
-
-    def __len__(self) -> int:
-        """Return the number of positions that fit."""
-        return self.keys.shape[-2]
 
 
 def identity_index(keys: Tensor) -> Tensor:
@@ -555,7 +509,6 @@ class State:
 
 def repeat_cache_rows(cache: Cache, rows: int) -> Cache:
     """Repeat each row `rows` times; on a CPU they share their past, unless somebody watches the attention."""
-    assert cache.length is not None
     watched = len(cache.owner._forward_hooks) > 0 or len(cache.owner._forward_pre_hooks) > 0
     shared = None if watched else SharedBeamCache.from_cache(cache, rows)
     return shared or cache.take(torch.arange(len(cache.length), device=cache.length.device).repeat_interleave(rows))

@@ -36,8 +36,12 @@ def check_start(start: int | Tensor) -> int | Tensor:
     return start
 
 
-def check_offsets(name: str, offsets: Tensor | Sequence[int]) -> tuple[Tensor, tuple[int, int]]:
-    """The offsets as a tensor, the number of tokens and of the longest sequence's. Reads the values, once."""
+def check_offsets(
+    name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None
+) -> tuple[Tensor, tuple[int, int]]:
+    """The offsets as a tensor, the number of tokens and of the longest sequence's, read only where not given."""
+    if sizes is not None and isinstance(offsets, Tensor):
+        return offsets, sizes
     tensor = offsets if isinstance(offsets, Tensor) else torch.tensor(offsets)
     if tensor.ndim != 1 or len(tensor) < 2 or tensor.is_floating_point():
         raise ShapeError(

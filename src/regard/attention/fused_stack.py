@@ -174,7 +174,7 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
         norms = [part.norm for part in parts]
         pre = blocks[0].norm == "pre"
         if pre:  # a part's residual comes with the norm before the next part
-            norms = [*norms[1:], stack.final_norm]  # type: ignore[list-item]
+            norms = [*norms[1:], stack.final_norm]
             first = parts[0].norm
             y = F.layer_norm(x.float(), first.normalized_shape, first.weight, first.bias, first.eps).to(half)
         else:

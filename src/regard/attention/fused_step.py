@@ -6,7 +6,7 @@ for a state, and a step is left with the products, the norms and the attentions 
 """
 
 # r rows · s sentences · a heads · d width of the model · w width of a head · m source positions · t steps so far
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -24,25 +24,12 @@ from regard.attention.heads import Heads, are_original
 from regard.attention.positions import Rotary, near_pairs
 from regard.attention.score import CHANGES, OLD_NAMES, Dot
 from regard.attention.span import Span
-from regard.kernels import backends, linear, table
+from regard.kernels import backends, linear
 
 NAME = "_fused_step"  # of a decoder's attribute
 OWN = {"forward", "rotate", "table", *OLD_NAMES, *CHANGES}  # functions that may be set on a part itself
 LARGE = 1 << 19  # numbers of a weight that may be packed for the steps of several rows
 ROWS = 15  # from here on the time between the products is little beside theirs
-KNOWN = frozenset({ROTARY, "no residuals (model.residual)"})
-STEP = table.Table(
-    "a decoder's step",
-    table.Row(
-        name="fused",
-        devices=("cpu",),
-        dtypes=table.FULL,
-        features=KNOWN,
-        most={"rows": ROWS, "queries": 1},
-    ),
-    table.Row(name="block by block", features=None),
-    steps={"rows": (ROWS,), "queries": (1,)},
-)
 ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
     ReLUDropout: torch.relu_,
     GELUDropout: F.gelu,
@@ -76,15 +63,12 @@ class FusedStep:
         self.modules = list(decoder.modules())
         self.hooks = [hooks for each in self.modules for hooks in (each._forward_hooks, each._forward_pre_hooks)]
         self.fingerprint = take_fingerprint(self.modules)
-        needs = [*norm_features(decoder.final_norm), *(each for block in blocks for each in block_features(block))]
-        if len({(getattr(block, "norm", None), getattr(block, "has_residual", None)) for block in blocks}) > 1:
-            needs.append("blocks that differ in norms or residuals")
-        if any(OWN & vars(module).keys() for module in self.modules):
-            needs.append("a part with a function of its own")
-        self.features = tuple(needs)
-        self.dtypes = tuple({parameter.dtype for parameter in decoder.parameters()})
+        kinds = {(getattr(block, "norm", None), getattr(block, "has_residual", None)) for block in blocks}
+        own = any(OWN & vars(module).keys() for module in self.modules)
+        self.known = len(kinds) == 1 and is_norm(decoder.final_norm) and all(map(is_known, blocks)) and not own
+        self.dtypes = {parameter.dtype for parameter in decoder.parameters()}
         self.parts: list[Parts] = []
-        if KNOWN.issuperset(self.features):
+        if self.known:
             self.pre, self.residual = blocks[0].norm == "pre", blocks[0].has_residual
             self.parts = [look_up(block) for block in blocks]
             self.final_norm = norm_function(decoder.final_norm)
@@ -132,9 +116,8 @@ class FusedStep:
             filled = cache.used if isinstance(cache, SharedBeamCache) else bounds[1] + 1
             # A row may look at the slots that it descends from, or at its own keys where rows are not equally far.
             if mask is None and isinstance(cache, SharedBeamCache):
-                mask = forbid(~cache.visible_slots()[:, None], query.dtype)
+                mask = forbid(~cache.lineage[:, None, :, :filled], query.dtype)
             elif mask is None and bounds[0] != bounds[1]:
-                assert cache.length is not None
                 mask = forbid((torch.arange(filled) >= cache.length[:, None])[:, None, None], query.dtype)
             past = cache.keys[:, :, :filled], cache.values[:, :, :filled]
             if together:  # the rows of a sentence look at what they share together: [r a 1 w] -> [s a r w]
@@ -167,37 +150,22 @@ def find_step(decoder: Stack, x: Float[Tensor, "r n d"], state: State, span: Spa
         step = vars(decoder).get(NAME)
         if step is None or not step.is_current():
             step = vars(decoder)[NAME] = FusedStep(decoder)
-        serves = STEP.choose(describe(step, x, state, span)).name == "fused"
-        state.fused = step if serves else False
-        visible = visible_memory(state) if serves else None
+        visible = visible_memory(state)
+        state.fused = step if serves(step, x, state, visible) else False
         state.memory_mask = None if visible is None else forbid(~visible[:, None], x.dtype)
     fused = state.fused
     return fused if isinstance(fused, FusedStep) and x.shape[1] == 1 and fused.is_free() else None
 
 
-def describe(step: FusedStep, x: Tensor, state: State, span: Span | None) -> table.Request:
-    """Put a step of a state into plain data."""
-    needs, first = [*table.compiling(), *step.features], state.row["past.0"]
-    caches = [part for name, part in state.row.items() if name != "coverage"]
-    if any(type(cache) not in (Cache, SharedBeamCache) or type(cache) is not type(first) for cache in caches):
-        needs.append("a cache of another kind")
-    if span is not None:
-        needs.append("a span beside the past")
-    if "coverage" in state.row:
-        needs.append("coverage")
-    if step.modules[0].training or torch.is_grad_enabled():
-        needs.append("training")
-    if torch.is_autocast_enabled(x.device.type):
-        needs.append(table.AUTOCAST)
-    if backends.forced_backend() is not None:
-        needs.append(f"use_backend({backends.forced_backend()!r})")
-    if any(step.hooks) or _has_any_global_hook():
-        needs.append(table.HOOKS)
-    visible = visible_memory(state)
-    if visible is not None and not bool(visible.any(-1).all()):
-        needs.append("a memory of nothing")
-    dtypes = tuple({x.dtype: None, **dict.fromkeys(step.dtypes), **{cache.keys.dtype: None for cache in caches}})
-    return table.Request(x.device.type, dtypes, tuple(needs), {"rows": len(x), "queries": x.shape[1]})
+def serves(step: FusedStep, x: Tensor, state: State, visible: Tensor | None) -> bool:
+    """Return whether the steps of a state are taken here: all that it holds is known, and no row sees nothing."""
+    if not step.known or not step.is_free() or "coverage" in state.row or x.shape[1] > 1:
+        return False
+    caches = list(state.row.values())
+    if any(type(cache) not in (Cache, SharedBeamCache) or type(cache) is not type(caches[0]) for cache in caches):
+        return False
+    dtypes = {x.dtype, *step.dtypes, *(cache.keys.dtype for cache in caches)}
+    return dtypes <= {torch.float32, torch.float64} and (visible is None or bool(visible.any(-1).all()))
 
 
 def take_fingerprint(modules: list[nn.Module]) -> list[object]:
@@ -216,33 +184,28 @@ def take_fingerprint(modules: list[nn.Module]) -> list[object]:
     return found
 
 
-def block_features(block: nn.Module) -> Iterator[str]:
-    """What a block needs that is named in the table, or is not known here at all."""
+def is_known(block: nn.Module) -> bool:
+    """Return whether a block is still made of parts that are known here, whose projections nobody listens to."""
     if type(block) is not Block or block.cross is None:
-        yield f"a block of its own kind ({type(block).__name__})"
-        return
+        return False
     for heads in (block.attention, block.cross):
-        yield from heads_features(heads, any_width=True)
-        if type(heads) is Heads and not are_original(heads.query, heads.key, heads.value):
-            yield "heads with projections of their own kind"
-    turns = [getattr(heads, "rotary", None) for heads in (block.attention, block.cross)]
-    if turns[1] is not None or type(turns[0]) not in (Rotary, type(None)):
-        yield "rotary positions of their own kind"
-    if not block.has_residual:
-        yield "no residuals (model.residual)"
-    for norm in (block.attention_norm, block.cross_norm, block.feed_norm):
-        yield from norm_features(norm)
+        if not {ROTARY}.issuperset(heads_features(heads, any_width=True)):
+            return False
+        if not are_original(heads.query, heads.key, heads.value):
+            return False
+    if block.cross.rotary is not None or type(block.attention.rotary) not in (Rotary, type(None)):
+        return False
     feed = block.feed
     if feed is not None and (
         type(feed) is not nn.Sequential or [type_before_parametrizations(part) for part in feed] not in KNOWN_FEEDS
     ):
-        yield "a feed-forward net of its own kind"
+        return False
+    return all(map(is_norm, (block.attention_norm, block.cross_norm, block.feed_norm)))
 
 
-def norm_features(norm: nn.Module | None) -> Iterator[str]:
-    """What a norm needs: nothing if it is a layer norm, or none."""
-    if norm is not None and type(norm) not in (nn.LayerNorm, nn.Identity):
-        yield f"a norm of its own kind ({type(norm).__name__})"
+def is_norm(norm: nn.Module | None) -> bool:
+    """Return whether this is a layer norm, or none."""
+    return norm is None or type(norm) in (nn.LayerNorm, nn.Identity)
 
 
 def look_up(block: Any) -> Parts:

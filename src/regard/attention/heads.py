@@ -138,7 +138,6 @@ class Heads(Attentive):
             from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
-            assert past.length is not None
             with torch.cuda.device_of(projected_query):  # which need not be the current one
                 context = follow(
                     projected_query,
@@ -146,7 +145,7 @@ class Heads(Attentive):
                     prepared.values,
                     past.keys,
                     past.values,
-                    past.index_table,
+                    past.row_index,
                     past.length,
                     scale,
                 )
@@ -162,7 +161,7 @@ class Heads(Attentive):
         if self.attention.span is None:
             context = self.attention.attend_within(queries, *past.contents_within())
         else:
-            x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.visible_slots())
+            x, slots = x.view(-1, past.rows, x.shape[-1]), Mask(past.lineage[..., : past.used])
             context = self.attention.attend_projected(queries, past.contents(), x, slots, heads=True)
         return self.merge_heads(context).view(len(projected_query), 1, -1)
 
@@ -430,7 +429,7 @@ def check_width(name: str, x: Tensor, size: int) -> None:
 # ---- one score per head
 
 
-class PerHead(Score, delegates=True):
+class PerHead(Score):
     """One score per head, each with its own parameters; heads are the last leading dimension."""
 
     def __init__(self, scores: list[Score]):

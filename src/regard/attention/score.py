@@ -40,8 +40,8 @@ class Score(Settling):
     key_size: int | None = None
     settled: tuple[int, str, float, bool] | None
 
-    def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
-        """Refuse a subclass that would be passed by; one that `delegates` asks other scores what form they have."""
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a subclass that would be passed by."""
         super().__init_subclass__(**options)
         adopt_old_names(cls)
         for name, kind in (("forward", Score), ("__call__", nn.Module)):
@@ -51,10 +51,6 @@ class Score(Settling):
                     "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for "
                     "what is done to the query and the keys"
                 )
-        if cls.fused_form is not Score.fused_form and not delegates:
-            raise TypeError(
-                f"{cls.__name__} overrides `fused_form`, which follows from `form` and `compare`: set those"
-            )
 
     @property
     def fused_form(self) -> str:

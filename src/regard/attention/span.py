@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.checks import check_offsets, check_positive, check_radius, check_start
 from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
-from regard.kernels import Layout, SpanLimits, Window
+from regard.kernels import SpanLimits, Window
 
 __all__ = ["Alibi", "Causal", "Joined", "Lengths", "Mask", "Monotonic", "Packed", "Predictive", "Span", "join"]
 
@@ -345,9 +345,9 @@ class Packed(Span):
         sizes: tuple[int, int] | None = None,
         key_sizes: tuple[int, int] | None = None,
     ):
-        self.offsets, queries = read_offsets("offsets", offsets, sizes)
+        self.offsets, queries = check_offsets("offsets", offsets, sizes)
         self.key_offsets, keys = (
-            (self.offsets, queries) if key_offsets is None else read_offsets("key_offsets", key_offsets, key_sizes)
+            (self.offsets, queries) if key_offsets is None else check_offsets("key_offsets", key_offsets, key_sizes)
         )
         if len(self.key_offsets) != len(self.offsets):
             raise ShapeError(
@@ -363,11 +363,6 @@ class Packed(Span):
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         """Refuse: attention cuts sequences up before it asks other spans, so none of them may hold this one."""
         raise ArgumentError(f"span: {self!r} given inside a span with its own `narrow`, expected beside it: a & b")
-
-    @property
-    def layout(self) -> Layout:
-        """Return the layout that a kernel needs to know."""
-        return Layout(self.offsets, self.key_offsets, self.longest, self.longest_key)
 
     @property
     def queries(self) -> tuple[Tensor, Tensor]:
@@ -397,10 +392,11 @@ class Packed(Span):
             self._moved.key_offsets = self._moved.offsets if same else self.key_offsets.to(device)
         return self._moved
 
-    def check(self, name: str, actual: int, total: int) -> None:
-        """Refuse a tensor of another length than the offsets'."""
-        if actual != total:
-            raise ShapeError(f"{name}: {actual} rows given, expected {total}, the last of Packed's offsets")
+    def check(self, queries: int, keys: int) -> None:
+        """Refuse tensors of another length than the offsets'."""
+        for name, actual, total in (("query", queries, self.total), ("keys", keys, self.total_keys)):
+            if actual != total:
+                raise ShapeError(f"{name}: {actual} rows given, expected {total}, the last of Packed's offsets")
 
     def pad_queries(self, x: Tensor, heads: bool = False) -> Tensor:
         """[ΣN d] -> [s N d], or with heads [a ΣN d] -> [s a N d]. What fills the gaps is real but never used."""
@@ -443,13 +439,6 @@ class Packed(Span):
 
     def __repr__(self) -> str:
         return f"Packed({len(self.offsets) - 1} sequences)"
-
-
-def read_offsets(
-    name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None
-) -> tuple[Tensor, tuple[int, int]]:
-    """The offsets as a tensor, the number of tokens and the longest sequence's, read only where they are not given."""
-    return (offsets, sizes) if sizes is not None and isinstance(offsets, Tensor) else check_offsets(name, offsets)
 
 
 def pad_rows(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:

@@ -223,7 +223,7 @@ class DeviceSearch:
         self.total.copy_(totals)
         self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done goes no further than its room
         if self.caches:
-            torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)  # type: ignore[misc]
+            torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)
 
 
 def fill(buffer: Tensor, slots: Int[Tensor, " k"] | slice, value: float) -> None:

@@ -26,24 +26,6 @@ def make(n=5, m=7, d=4, dv=3, **limits):
     )  # fmt: skip
 
 
-LIMITS = {
-    "none": {},
-    "causal": {"causal": 0},
-    "causal from": {"causal": 2},
-    "before the first key": {"causal": -3},
-    "lengths": {"lengths": torch.tensor([7, 0])},
-    "bias": {"biases": (torch.randn(5, 7).double(),)},
-    "bias and lengths": {"biases": (torch.randn(5, 7),), "lengths": torch.tensor([0, 3])},
-    "causal and a mask": {"causal": 0, "masks": (torch.rand(5, 7) < 0.5,)},
-}
-
-
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
-def test_it_is_the_reference(limits):
-    call = make(**limits)
-    torch.testing.assert_close(sdpa.attend(call), reference.attend(call), rtol=1e-6, atol=1e-6)
-
-
 def test_a_row_without_keys_is_shown_all_of_them():
     mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), min_length=None).limits, 2.0, torch.float64)
     assert mask[1].all()
@@ -123,15 +105,6 @@ def test_a_bias_out_of_range_stays_finite_in_half_precision():
     mask, _ = sdpa.merge_mask(call.limits, call.temperature, torch.float16)
     assert not mask.isnan().any()
     torch.testing.assert_close(mask.double().softmax(-1)[1], torch.tensor([0.5, 0.5, 0.0]).double())
-
-
-# ---- a few queries by two products: the reference, whatever the span says
-
-
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
-def test_of_a_few_queries_it_is_the_reference(limits):
-    call = make(**limits)
-    torch.testing.assert_close(sdpa.attend_few_queries(call), reference.attend(call), rtol=1e-6, atol=1e-6)
 
 
 # ---- what torch's varlen_attn is given: a loop over the sequences with it is the attention that was asked for

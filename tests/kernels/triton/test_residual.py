@@ -8,7 +8,7 @@ pytest.importorskip("triton")
 from regard.kernels import reference
 from regard.kernels.operations.dropout import residual
 from regard.kernels.triton import dropout as triton
-from regard.kernels.triton.dropout import Residual, draw_seed, dropout
+from regard.kernels.triton.dropout import Residual, apply_mask, draw_seed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5
@@ -25,7 +25,7 @@ def draw(shape, stream=torch.float32, branch=torch.float32, biased=True, normed=
 
 
 def recover(shape, p, seed):
-    return dropout(torch.ones(shape, device=DEVICE), p, seed) > 0 if p else None
+    return apply_mask(torch.ones(shape, device=DEVICE), p, seed, 1.0) > 0 if p else None
 
 
 def compare(inputs, p, tolerance, use=(True, True), rows=None):

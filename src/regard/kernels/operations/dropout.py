@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.errors import ShapeError
 from regard.kernels.table import has_kernel
 
 STEPS = 1 << 16  # what sixteen bits can say
@@ -153,8 +152,6 @@ def residual(
     `bias` is that of the linear layer which made y, left to this function. The sum has x's dtype, the norm `dtype`, or
     y's. `seed` is `triton.dropout.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.
     """
-    if x.shape != y.shape:
-        raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
     fits = x.shape[-1] <= WIDEST and not torch.compiler.is_compiling()
     if fits and has_kernel(x.device.type, x.dtype, y.dtype):
         from regard.kernels.triton import dropout as triton

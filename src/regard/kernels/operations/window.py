@@ -9,13 +9,14 @@ keys each.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.reference import Call, matmul_wide, softmax, widen
-from regard.kernels.span_limits import SpanLimits, gaussian, merge_batch
+from regard.kernels.span_limits import SpanLimits, Window, gaussian, merge_batch
 
 BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
 TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
@@ -31,8 +32,7 @@ def attend(call: Call) -> Tensor:
 
 def choose_way(call: Call):  # type: ignore[no-untyped-def]
     """Choose one of the two ways to compute a window."""
-    window = call.limits.window
-    assert window is not None
+    window = cast(Window, call.limits.window)
     if call.vector is not None:
         return attend_gathering
     steady = window.centre is None and window.sigma is None and isinstance(window.start, int)
@@ -49,8 +49,7 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
     def start(value: int | Tensor) -> int | Tensor:
         return merge_batch(value, batch, 0) if isinstance(value, Tensor) else value
 
-    limits, window = call.limits, call.limits.window
-    assert window is not None
+    limits, window = call.limits, cast(Window, call.limits.window)
     window = replace(
         window,
         centre=None if window.centre is None else merge_batch(window.centre, batch, 1),
@@ -72,8 +71,7 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
 
 def split_rows(call: Call) -> Iterator[Call]:
     """Split a call into as many rows at a time as fit a CPU's cache; on a GPU, and for a compiler, take all at once."""
-    limits, window = call.limits, call.limits.window
-    assert window is not None
+    limits, window = call.limits, cast(Window, call.limits.window)
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
     few = limits.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
     copied = width * (few if choose_way(call) is attend_gathering else max(limits.queries, limits.keys))
@@ -98,8 +96,7 @@ def split_rows(call: Call) -> Iterator[Call]:
 
 def attend_gathering(call: Call) -> Tensor:
     """Attend with a copy of its keys for every query: [r n w d]."""
-    limits, window = call.limits, call.limits.window
-    assert window is not None
+    limits, window = call.limits, cast(Window, call.limits.window)
     width = min(2 * window.radius + 1, limits.keys)
     centre = window.centres(limits.queries, limits.device).detach().expand(call.query.shape[:-1])
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
@@ -131,8 +128,7 @@ def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
 
 def attend_in_tiles(call: Call) -> Tensor:
     """Attend from TILE queries to the TILE + 2·radius keys that any of them may see, as one small dense product."""
-    limits, window = call.limits, call.limits.window
-    assert window is not None
+    limits, window = call.limits, cast(Window, call.limits.window)
     assert isinstance(window.start, int)
     radius, tiles = window.radius, -(-limits.queries // TILE)
     query = F.pad(call.query, (0, 0, 0, tiles * TILE - limits.queries)).unflatten(-2, (tiles, TILE))

@@ -5,9 +5,7 @@ It comes with torch for CUDA, and Regard runs without it.
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable
-from functools import cache, partial
 from typing import Any
 
 import torch
@@ -25,12 +23,6 @@ def __getattr__(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-@cache
-def interpreted() -> bool:
-    """Return whether kernels are interpreted on a CPU: slow, for tests; there is no inline assembly."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
 def operation(
     name: str,
     compute: Callable[..., tuple[Tensor, ...]],
@@ -43,7 +35,8 @@ def operation(
 
     Elsewhere the function saves the ceremony of the operator; its last input says whether there is to be a gradient.
     `shapes` return empty tensors in place of what the two functions compute; `keep(ctx, inputs, output)` saves what
-    backward needs; `gradients(ctx, grad, backward)` returns the gradients of all inputs.
+    backward needs; `gradients(ctx, grad, backward)` returns the gradients of all inputs. Only the first output of
+    `compute` has a gradient.
     """
     forward, backward = (
         torch.library.custom_op(f"regard::{name}{suffix}", mutates_args=())(function)
@@ -52,29 +45,9 @@ def operation(
     forward.register_fake(shapes[0])
     backward.register_fake(shapes[1])
     forward.register_autograd(lambda ctx, grad, *unused: gradients(ctx, grad, backward), setup_context=keep)
-    eager = eager_function(compute, keep, partial(gradients, backward=compute_backward))
-
-    def serve(*inputs: Any) -> tuple[Tensor, ...]:
-        call = forward if torch.compiler.is_compiling() else eager.apply if inputs[-1] else compute
-        made: tuple[Tensor, ...] = call(*inputs)
-        return made
-
-    return forward, serve
-
-
-def eager_function(
-    compute: Callable[..., tuple[Tensor, ...]],
-    keep: Callable[..., None],
-    gradients: Callable[..., tuple[Tensor | None, ...]],
-) -> type[torch.autograd.Function]:
-    """Build an autograd function for eager calls, without the dispatcher's ceremony, which only a compiler needs.
-
-    `compute(*inputs)` returns the result and what backward needs; `keep(ctx, inputs, output)` saves that for backward;
-    `gradients(ctx, grad)` returns the gradients of all inputs. Only the first output has a gradient.
-    """
 
     class Eager(torch.autograd.Function):
-        """The forward and the backward pass as an autograd function."""
+        """The two passes without the dispatcher's ceremony, which only a compiler needs."""
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
@@ -86,6 +59,11 @@ def eager_function(
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, grad: Tensor, *unused: Any) -> Any:
-            return gradients(ctx, grad)
+            return gradients(ctx, grad, compute_backward)
 
-    return Eager
+    def serve(*inputs: Any) -> tuple[Tensor, ...]:
+        call = forward if torch.compiler.is_compiling() else Eager.apply if inputs[-1] else compute
+        made: tuple[Tensor, ...] = call(*inputs)
+        return made
+
+    return forward, serve

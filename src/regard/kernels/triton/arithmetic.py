@@ -17,6 +17,7 @@ All is added in the same order each time, without atomics: two runs agree to the
 """
 
 # t rows · c columns · s shares, one per program of the first stage · v indices
+import os
 from functools import cache
 from typing import no_type_check
 
@@ -26,9 +27,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.kernels.triton import interpreted
-
-INTERPRETED = tl.constexpr(interpreted())
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # on a CPU: slow, for tests
 
 
 @triton.jit

@@ -43,14 +43,6 @@ def odds(p: float) -> tuple[int, float]:
     return limit, STEPS / max(1, STEPS - limit)
 
 
-def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float[Tensor, "*b c"]:
-    """Set a share p of the numbers of x to zero, and divide the others by 1 - p."""
-    if p == 0.0:
-        return x
-    dropped: Tensor = Dropout.apply(x, p, seed)
-    return dropped
-
-
 def activation_dropout(
     x: Float[Tensor, "*b c"],
     bias: Float[Tensor, " c"] | None,
@@ -84,21 +76,6 @@ def embed(
     """
     embedded: Tensor = Embed.apply(ids, weight, scale, positions, p, seed, table, dtype or weight.dtype)
     return embedded
-
-
-class Dropout(torch.autograd.Function):
-    """Dropout as x ∘ keep / P(keep); the backward pass is the same with the same seed."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, seed: Tensor) -> Tensor:
-        ctx.save_for_backward(seed)
-        ctx.p = p
-        return apply_mask(x, p, seed, odds(p)[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (seed,) = ctx.saved_tensors
-        return Dropout.apply(grad, ctx.p, seed), None, None
 
 
 class ActivationDropout(torch.autograd.Function):

@@ -23,15 +23,11 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.errors import DtypeError, ShapeError
 from regard.kernels.operations.dot import expand_batch, to_four_dimensions
 from regard.kernels.reference import Call
-from regard.kernels.triton import interpreted
 
-MAX_WORDS, MAX_WIDTH = 128, 128
 LOG2E = math.log2(math.e)
 FAR = 1 << 23  # a step between tokens up to which a place within a sequence is a number of 32 bits
-DTYPES = (torch.bfloat16, torch.float16, *([torch.float32] if interpreted() else []))
 
 
 class Tile(NamedTuple):
@@ -42,7 +38,6 @@ class Tile(NamedTuple):
     warps: int
     small: int = -1
     group: int = 1  # sequences a program looks through
-    registers: int | None = None
 
 
 # By the longest sequence, as measured on an H200: for rows of one size, and for sequences of many, where there is a
@@ -249,7 +244,7 @@ def launch(
             LOW=low, SMALL=tile.small, TILE=tile.size, BLOCK=block,
             BLOCKS=triton.cdiv(tile.size if packed else whole, block), GROUP=tile.group,
             WIDTH=width, D=max(16, triton.next_power_of_2(width)),
-            num_warps=warps_of(tile, width), num_stages=1, maxnreg=tile.registers,
+            num_warps=warps_of(tile, width), num_stages=1,
         )  # fmt: skip
 
 
@@ -260,21 +255,8 @@ def with_unit_stride(x: Tensor) -> Tensor:
 
 def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
     """Compute the contexts; `where` holds the offsets of queries, those of keys, and lengths."""
-    query = projections[0]
-    width = query.shape[-1]
-    if how.parts:
-        for x, parts in zip(projections, how.parts, strict=True):
-            if x.shape[1] != width // how.parts[0] * parts or x.shape[1] % (parts * how.heads):
-                raise ShapeError(f"{list(x.shape)} given, expected a width of {parts} × {how.heads} heads")
-        width //= how.parts[0] * how.heads
-    if how.longest > MAX_WORDS or width > MAX_WIDTH:
-        raise ShapeError(
-            f"sequences of {how.longest}, width {width} given, expected at most {MAX_WORDS} and {MAX_WIDTH}"
-        )
-    if query.dtype not in DTYPES:
-        raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
     if how.dropout and seed is None:
-        seed = torch.randint(1 << 62, (1,), device=query.device)
+        seed = torch.randint(1 << 62, (1,), device=projections[0].device)
     context: Tensor = OneTileAttention.apply(
         how, *where, seed if how.dropout else None, *map(with_unit_stride, projections)
     )
