@@ -232,8 +232,8 @@ OTHERS = [
     ),
     Fault(
         "alignment/extraction.py",
-        "operator.and_",
-        "operator.or_",
+        'all if method.endswith("and") else any',
+        "any",
         "alignment/test_extraction.py",
     ),
     Fault(

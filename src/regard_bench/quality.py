@@ -225,7 +225,7 @@ def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict
     exact = text_scores.measure_exact(outputs, right).score()
     if line.metrics == ("exact",):
         return {"exact": 100 * exact.value}, exact.signature
-    phonemes = text_scores.measure_errors(outputs, right).score()
+    phonemes = text_scores.error_rate(outputs, right)
     return {"PER": 100 * phonemes.value, "WER": 100 * (1 - exact.value)}, phonemes.signature
 
 

@@ -1,10 +1,9 @@
 """Options that contradict each other are refused by name; outputs are the best that ended, each sequence once."""
 
-import random
-
 import pytest
 
-from regard.decoding.options import GREEDY, Options, Output, Pool, check_outputs, merge_pools
+from regard.decoding.options import GREEDY, Options, Output, check_outputs
+from regard.decoding.sentence_search import SentenceSearch
 from regard.errors import ConfigError, NotFiniteError
 
 
@@ -34,29 +33,11 @@ def output(score, *tokens):
     return Output(list(tokens), score, score, True)
 
 
-def test_a_pool_holds_the_best():
-    scores = [random.random() for _ in range(20)]
-    pool = Pool(4)
-    for i, score in enumerate(scores):
-        assert pool.full is (i >= 4)
-        pool.add(output(score, i))
-    assert [each.score for each in pool.outputs] == sorted(scores, reverse=True)[:4]
-
-
-def test_of_equal_scores_the_first_stays():
-    pool = Pool(1)
-    pool.add(output(-1.0, 5))
-    pool.add(output(-1.0, 6))
-    assert pool.outputs[0].tokens == [5]
-
-
-def test_pools_are_merged_each_sequence_once():
-    pools = [Pool(3), Pool(3)]
-    for pool, outputs in zip(pools, ([(-1.0, 5), (-3.0, 6)], [(-2.0, 5), (-2.5, 7)]), strict=True):
-        for score, token in outputs:
-            pool.add(output(score, token))
-    assert [(each.tokens, each.score) for each in merge_pools(pools, 9)] == [([5], -1.0), ([7], -2.5), ([6], -3.0)]
-    assert len(merge_pools(pools, 2)) == 2
+def test_groups_are_merged_each_sequence_once():
+    pools = [[output(-1.0, 5), output(-3.0, 6)], [output(-2.0, 5), output(-2.5, 7)]]
+    found = SentenceSearch(Options(beam=4, nbest=4, groups=2), pools).result().outputs
+    assert [(each.tokens, each.score) for each in found] == [([5], -1.0), ([7], -2.5), ([6], -3.0)]
+    assert SentenceSearch(Options(beam=4, nbest=2, groups=2), pools).result().outputs == found[:2]
 
 
 def test_a_search_that_found_nothing_is_refused():

@@ -17,6 +17,7 @@ from regard.evaluation.text import (
     bleu_tokenizer,
     chrf,
     edit_distance,
+    error_rate,
     exact,
     is_installed,
     measure_bleu,
@@ -46,10 +47,6 @@ SECOND = [
 
 def ter(outputs, references):
     return measure_ter(outputs, references).score().value
-
-
-def error_rate(*given, **options):
-    return measure_errors(*given, **options).score()
 
 
 def test_they_are_sacrebleus():

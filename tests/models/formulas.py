@@ -8,6 +8,7 @@ import torch
 from attention.test_block import block_by_loop
 from torch import Tensor
 
+from regard.attention import Dot, General, Location
 from regard.models.encoders import BlockEncoder
 from regard.models.recurrent import Bidirectional, Layer
 
@@ -112,6 +113,22 @@ SINES = {
     "halves": oracles.sinusoid_halves,
     "fairseq": oracles.sinusoid_fairseq,
 }
+
+
+def look(attention, query: Tensor, keys: list[Tensor], **options) -> oracles.Seen:
+    """What one query takes of the keys, and their weights, by the score that an attention has."""
+    score, entries = attention.score, torch.stack(keys)
+    match score:
+        case Dot():
+            formula = oracles.dot
+        case General():
+            formula = oracles.general(score.weight)
+        case Location():
+            formula = oracles.location(score.weight)
+        case _:
+            formula = oracles.additive(score.query.weight, score.key.weight, score.key.bias, score.v)
+    seen = oracles.attend(query[None], entries, entries, formula, **options)
+    return oracles.Seen(seen.context[0], seen.weights[0])
 
 
 def maxout(x: Tensor) -> Tensor:

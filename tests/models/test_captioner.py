@@ -3,6 +3,7 @@
 The contract is asked of them in `test_contract`.
 """
 
+import oracles
 import pytest
 import torch
 from models import formulas
@@ -27,19 +28,9 @@ def oracle(model, places, read, seen=None):
         h, x = states[-1][0], decoder.words.weight[word]
         z = mean
         if config.attention != "none":
-            score = decoder.cross.score
-            e = [
-                (score.v * torch.tanh(score.query.weight @ h + score.key.weight @ a + score.key.bias)).sum()
-                for a in places
-            ]
-            total = sum(torch.exp(each) for each in e)
-            alpha = [torch.exp(each) / total for each in e]
-            if config.attention in ("hard", "straight-through"):
-                best = max(range(len(e)), key=lambda i: alpha[i].item())
-                alpha = [float(i == best) + slope(e, i, config) for i in range(len(e))]
-            z = sum(weight * a for weight, a in zip(alpha, places, strict=True))
+            z, alpha = formulas.look(decoder.cross, h, places, weighting=weighting(config))
             if seen is not None:
-                seen.append(torch.stack(alpha))
+                seen.append(alpha)
         if config.gate:
             z = z / (1 + torch.exp(-(decoder.gate.weight[0] @ h + decoder.gate.bias[0])))
         top, states = formulas.step_stack(decoder.cells.layers, torch.cat([x, z]), states)
@@ -48,13 +39,14 @@ def oracle(model, places, read, seen=None):
     return torch.stack([model.readout.weight @ one + model.readout.bias for one in hidden])
 
 
-def slope(scores, i, config):
-    """Nothing, with the gradient that a chosen place's weight has: none, or that of the softmax at τ."""
-    if config.attention == "hard":
-        return scores[i] * 0
-    powers = [torch.exp(each / config.tau) for each in scores]
-    soft = powers[i] / sum(powers)
-    return soft - soft.detach()
+def weighting(config):
+    """The softmax, or the likeliest place with the gradient that its weight has: none, or the softmax's at τ."""
+
+    def straight_through(scores):
+        soft = oracles.softmax(scores, config.tau)
+        return oracles.argmax(scores) + soft - soft.detach()
+
+    return {"soft": oracles.softmax, "hard": oracles.argmax, "straight-through": straight_through}[config.attention]
 
 
 @pytest.mark.parametrize("name", LSTMS)

@@ -6,6 +6,7 @@ That each equals its formulas is asked in the tests of the models that have them
 import json
 import math
 
+import oracles
 import pytest
 import tiny
 import torch
@@ -54,9 +55,7 @@ def test_tokens_are_scaled_and_positions_join_them(positions, join):
     if positions == "learned":
         place = embedding.positions.vectors[:5].expand(2, -1, -1)
     else:
-        angles = [[t / 10000 ** (2 * (i // 2) / 6) for i in range(6)] for t in range(5)]
-        waves = [[math.cos(a) if i % 2 else math.sin(a) for i, a in enumerate(row)] for row in angles]
-        place = torch.tensor(waves, dtype=torch.float64).expand(2, -1, -1)
+        place = torch.stack([oracles.sinusoid(t, 6) for t in range(5)]).expand(2, -1, -1)
     if positions in ("sinusoidal", "learned"):
         x = embedding.mix(torch.cat([x, place], -1)) if join == "concatenate" else x + place
     agree(embedding(ids), x)

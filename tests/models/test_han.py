@@ -3,7 +3,7 @@
 import pytest
 import torch
 from models.cases import fit
-from models.formulas import read
+from models.formulas import annotate
 
 from regard.attention import watch
 from regard.decoding import documents_of
@@ -49,12 +49,6 @@ def sentences_of(row):
     return found
 
 
-def both_ways(states, xs):
-    there, _ = read(states.forwards[0], xs)
-    back, _ = read(states.backwards[0], xs[::-1])
-    return [torch.cat(pair) for pair in zip(there, back[::-1], strict=True)]
-
-
 def summed(hs, layer, vector, pooling):
     """Equations 5 to 7: u = tanh(W h + b), α ∝ exp(uᵀ u_w), Σ α h."""
     if pooling == "max":
@@ -72,16 +66,16 @@ def by_the_paper(model, row):
     attends, pooling = model.config.attention, model.config.pooling
     vectors, weights = [], []
     if model.config.levels == 1:
-        hs = both_ways(model.word_states, [model.embedding.weight[i] for i in row if i != END])
+        hs, _ = annotate(model.word_states, [model.embedding.weight[i] for i in row if i != END])
         layer, query = (model.word_layer, model.pooling.query.vectors[0]) if attends else (None, None)
         document, own = summed(hs, layer, query, pooling)
         return model.readout.weight @ document + model.readout.bias, own, None
     for sentence in sentences_of(row):
-        hs = both_ways(model.word_states, [model.embedding.weight[i] for i in sentence])
+        hs, _ = annotate(model.word_states, [model.embedding.weight[i] for i in sentence])
         layer, query = (model.word_layer, model.words.query.vectors[0]) if attends else (None, None)
         vector, own = summed(hs, layer, query, pooling)
         vectors, weights = [*vectors, vector], [*weights, own]
-    hs = both_ways(model.sentence_states, vectors)
+    hs, _ = annotate(model.sentence_states, vectors)
     layer, query = (model.sentence_layer, model.sentences.query.vectors[0]) if attends else (None, None)
     document, own = summed(hs, layer, query, pooling)
     return model.readout.weight @ document + model.readout.bias, weights, own

@@ -4,7 +4,7 @@ import pytest
 import torch
 from models import formulas
 from models.cases import CASES, lstmn, model_of, pair, row, sentences
-from oracles import agree, gradients, softmax, sum_of
+from oracles import agree, gradients, sum_of
 
 from regard.attention import use_backend, watch
 from regard.errors import ArgumentError
@@ -17,27 +17,13 @@ every_name = pytest.mark.parametrize("name", NAMES)
 FAULTS = ("itself", "no summary", "fresh summary", "last memory", "even weights", "whole memory", "stale source")
 
 
-def scores(attention, x, summary, entries):
-    """v · tanh(W_x x + W_h̃ h̃ + W_h h_i + b), number by number."""
-    score, width = attention.score, len(x)
-    asked = score.query.weight[:, :width] @ x + score.query.weight[:, width:] @ summary
-    return [
-        sum_of(v * torch.tanh(a + u @ entry + b) for v, a, u, b in zip(score.v, asked, *key(score), strict=True))
-        for entry in entries
-    ]
-
-
-def key(score):
-    return score.key.weight, score.key.bias
-
-
 def read(attention, x, summary, entries, tapes, seen=None, fault=None):
     """The summaries of all tapes under one set of weights; zeros where there is no entry."""
     if not entries:
         if seen is not None:
             seen.append([])
         return [torch.zeros(len(summary), dtype=torch.float64) for _ in tapes]
-    weights = softmax(torch.stack(scores(attention, x, summary, entries)))
+    weights = formulas.look(attention, torch.cat([x, summary]), entries).weights
     if fault == "even weights":
         weights = torch.full_like(weights, 1 / len(weights))
     if seen is not None:

@@ -1,5 +1,6 @@
 """Luong's models against the paper's formulas: every score with every span, fed and not."""
 
+import oracles
 import pytest
 import torch
 from models import formulas
@@ -12,42 +13,14 @@ from regard.errors import ShapeError
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "luong"]
 
 
-def scores(model, h, annotations):
-    score = model.attention.score
-    match model.config.score:
-        case "dot":
-            return [(h * k).sum() for k in annotations]
-        case "general":
-            return [h @ score.weight @ k for k in annotations]
-        case "concat":
-            return [
-                (score.v * torch.tanh(score.query.weight @ h + score.key.weight @ k + score.key.bias)).sum()
-                for k in annotations
-            ]
-        case "location":
-            return [score.weight[j] @ h for j in range(len(annotations))]
-
-
-def weights_of(model, h, t, annotations):
-    """Equations 3 to 10; a window that touches no word has no weights."""
-    e, config, span = scores(model, h, annotations), model.config, model.attention.span
-    if config.span == "global":
-        centre, seen = None, range(len(e))
-    else:
-        centre = torch.tensor(float(t), dtype=torch.float64)
-        if config.span == "local-p":
-            centre = len(e) * torch.sigmoid(span.v @ torch.tanh(span.hidden.weight @ h))
-        seen = [j for j in range(len(e)) if abs(j - centre.item()) <= config.radius]
-    total = sum(torch.exp(e[j]) for j in seen)
-    weights = [torch.exp(e[j]) / total if j in seen else e[j] * 0 for j in range(len(e))]
-    if config.span == "local-p":
-        sigma = config.radius / 2
-        weights = [a * torch.exp(-((j - centre) ** 2) / (2 * sigma**2)) for j, a in enumerate(weights)]
-    return weights
-
-
 def oracle(model, words, read, seen=None):
-    config = model.config
+    """Equations 3 to 10; a window that touches no word has no weights."""
+    config, span = model.config, model.attention.span
+    everywhere = lambda t: oracles.everywhere  # noqa: E731
+    window = {
+        "local-m": lambda t: oracles.local_m(config.radius, t),
+        "local-p": lambda t: oracles.local_p(span.hidden.weight, span.v, config.radius),
+    }.get(config.span, everywhere)
     words = words.flip(0) if config.reverse else words
     annotations, states = formulas.annotate(model.encoder, [model.source.weight[word] for word in words])
     if config.encoder_name != config.cell:  # s_0 = tanh(W_s h_m), a state for every layer
@@ -61,12 +34,11 @@ def oracle(model, words, read, seen=None):
         h, states = formulas.step_stack(
             model.decoder.layers, torch.cat([x, fed]) if config.input_feeding else x, states
         )
-        a = weights_of(model, h, t, annotations)
-        context = sum(weight * k for weight, k in zip(a, annotations, strict=True))
+        context, a = formulas.look(model.attention, h, annotations, span=window(t))
         fed = torch.tanh(model.attentional.weight @ torch.cat([context, h]))
         hidden.append(fed)
         if seen is not None:
-            seen.append(torch.stack(a))
+            seen.append(a)
     return hidden
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from models import formulas
 from models.cases import SOURCES, TARGETS, fit, model_of, ntm, pair, row, sentences
-from oracles import agree
+from oracles import agree, cosine, softmax
 
 from regard.data import END, collate
 from regard.decoding import GREEDY, search
@@ -16,15 +16,6 @@ from regard.models.ntm import Machine, MemoryHeads, sharpen_weights, shift_weigh
 from regard.training import Prediction
 
 CASES = ["ntm", "ntm-feedforward-two-heads", "ntm-fed"]
-
-
-def sigmoid(x):
-    return 1 / (1 + torch.exp(-x))
-
-
-def softmax(numbers):
-    powers = [torch.exp(x) for x in numbers]
-    return [power / sum(powers) for power in powers]
 
 
 class Turing:
@@ -49,10 +40,9 @@ class Turing:
     def address(self, k, beta, g, s, gamma, before):
         """Equations 5 to 9; s[0] is the weight of the furthest shift forwards."""
         count, most = self.config.slots, self.config.shift
-        cosines = [(k * m).sum() / (torch.sqrt((k * k).sum()) * torch.sqrt((m * m).sum())) for m in self.memory]
-        content = softmax([beta * each for each in cosines])
+        content = softmax(torch.stack([cosine(beta)(k, place, 0) for place in self.memory]))
         gated = [g * c + (1 - g) * w for c, w in zip(content, before, strict=True)]
-        amounts = dict(zip(range(most, -most - 1, -1), softmax(list(s)), strict=True))
+        amounts = dict(zip(range(most, -most - 1, -1), softmax(s), strict=True))
         if self.fault == "no circle":
             gated = [*gated, *[0 * g] * most]
         shifted = [sum(gated[(i - by) % len(gated)] * a for by, a in amounts.items()) for i in range(count)]
@@ -71,10 +61,10 @@ class Turing:
         weights = []
         for before in self.weights:
             k, beta, g, s, gamma = (take(count) for count in (width, 1, 1, shifts, 1))
-            parts = k, torch.log(1 + torch.exp(beta[0])), sigmoid(g[0]), s, 1 + torch.log(1 + torch.exp(gamma[0]))
+            parts = k, torch.log(1 + torch.exp(beta[0])), torch.sigmoid(g[0]), s, 1 + torch.log(1 + torch.exp(gamma[0]))
             weights.append(self.address(*parts, before))
         self.weights = weights
-        erases = [sigmoid(take(width)) for _ in range(config.heads)]
+        erases = [torch.sigmoid(take(width)) for _ in range(config.heads)]
         adds = [take(width) for _ in range(config.heads)]
         assert not said
         writing = weights[config.heads :]

@@ -2,6 +2,7 @@
 
 import math
 
+import oracles
 import pytest
 import torch
 from models import formulas
@@ -24,7 +25,7 @@ LEAST = math.log(torch.finfo(torch.float64).tiny)
 
 def oracle(model, words, read, fault=None, seen=None):
     """Equation 3: the log-probability of every token of the vocabulary, after each of `read`."""
-    words, score = words.tolist(), model.attention.score
+    words = words.tolist()
     annotations, states = formulas.annotate(model.encoder, [model.words.weight[word] for word in words])
     annotations, said, used = [*annotations, model.end], [*words, END], set()
     result = []
@@ -35,16 +36,10 @@ def oracle(model, words, read, fault=None, seen=None):
         d, states = formulas.step_stack(model.decoder.layers, model.words.weight[word], states)
         query = before if fault == "the state before the word" else d
         free = [j for j in range(len(said)) if j not in used]
-        u = [
-            (
-                score.v * torch.tanh(score.key.weight @ annotations[j] + score.key.bias + score.query.weight @ query)
-            ).sum()
-            for j in free
-        ]
-        total = sum(torch.exp(each) for each in u)
-        a = {j: torch.exp(each) / total for j, each in zip(free, u, strict=True)}
+        span = lambda place, free=free: oracles.Answer(place.j in free)  # noqa: E731
+        a = formulas.look(model.attention, query, annotations, span=span).weights
         if seen is not None:
-            seen.append(torch.stack([a.get(j, 0 * total) for j in range(len(said))]))
+            seen.append(a)
         line = []
         for token in range(model.vocabulary):
             places = [j for j in free if said[j] == token]

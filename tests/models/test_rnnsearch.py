@@ -12,13 +12,6 @@ from regard.kernels import rnnsearch_cpu as cpu
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnnsearch"]
 
 
-def align(score, state, annotations):
-    """a_j = softmax_j(v tanh(W s + U h_j + b))."""
-    w, u, b, v = score.query.weight, score.key.weight, score.key.bias, score.v
-    powers = [torch.exp((v * torch.tanh(w @ state + u @ h + b)).sum()) for h in annotations]
-    return [power / sum(powers) for power in powers]
-
-
 def oracle(model, words, read, seen=None):
     annotations, ends = formulas.annotate(model.encoder, [model.source.weight[word] for word in words])
     size, config = model.config.size, model.config
@@ -28,14 +21,13 @@ def oracle(model, words, read, seen=None):
     state, hidden = list(first.split(size)), []
     for word in read:
         embedded, before = model.target.weight[word], state
-        a = align(model.attention.score, state[0], annotations)
-        context = sum(weight * h for weight, h in zip(a, annotations, strict=True))
+        context, a = formulas.look(model.attention, state[0], annotations)
         state = formulas.cell(model.cell, torch.cat([embedded, context]), state)
         output = before[0] if model.config.output == "previous" else state[0]
         u, v, c = model.deep.weight.split([size, len(embedded), len(context)], 1)
         hidden.append(formulas.maxout(u @ output + v @ embedded + c @ context + model.deep.bias))
         if seen is not None:
-            seen.append(torch.stack(a))
+            seen.append(a)
     return hidden
 
 

@@ -33,7 +33,7 @@ def test_a_model_searches_scores_and_aligns(run):
     )
     assert engine.score(sources, targets) == batches.score_pairs(run.model, sources, targets)
     pairs, settings = list(zip(sources, targets, strict=True)), run.alignment_settings
-    weights = extraction.word_weights(run.model, run.tokenizers, pairs, settings)
+    weights = [each.weights for each in extraction.word_attention(run.model, run.tokenizers, pairs, settings)]
     assert all((a == b).all() for a, b in zip(engine.word_weights(pairs, settings), weights, strict=True))
     assert engine.link_words(pairs, settings) == extraction.link_words(run.model, run.tokenizers, pairs, settings)
 

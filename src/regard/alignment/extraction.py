@@ -11,7 +11,6 @@ head that looks at everything does not move, as it moves their mean.
 # b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
 import heapq
 import json
-import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -390,7 +389,7 @@ def flip_links(links: Iterable[Link]) -> list[Link]:
     return [(source, target) for target, source in links]
 
 
-def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
     """Grow the intersection by neighbours in the union that give a word its first link, again and again.
 
     Koehn, Och and Marcu 2003 (Statistical Phrase-Based Translation), section 3; the final steps as in Koehn et al. 2005
@@ -400,7 +399,6 @@ def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
     the loops stand come in the same round, the others in the next.
     """
-    forward, backward = set(forward), set(backward)
     links, every = forward & backward, forward | backward
     sources, targets = {source for source, _ in links}, {target for _, target in links}
     ahead = sorted((target, source) for source, target in links)
@@ -420,34 +418,26 @@ def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     return links
 
 
-METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
-    "intersection": lambda forward, backward: set(forward) & set(backward),  # few, most of them right
-    "union": lambda forward, backward: set(forward) | set(backward),
-    "grow-diag": grow_diag,
-    # Then every link of either direction is added that gives a word of one side its first, or two words that have none.
-    "grow-diag-final": lambda forward, backward: add_final_links(forward, backward, operator.or_),
-    "grow-diag-final-and": lambda forward, backward: add_final_links(forward, backward, operator.and_),
-}
+METHODS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
 
 
 def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = "grow-diag") -> list[Link]:
     """Join the links of both directions, in the target's order; both are (source, target) of the forward one."""
     if method not in METHODS:
         raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
-    return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
-
-
-def add_final_links(
-    forward: Iterable[Link], backward: Iterable[Link], accept: Callable[[bool, bool], bool]
-) -> set[Link]:
-    """Grow links, then add those of each direction that `accept` takes, told which of their words have none yet."""
-    forward, backward = set(forward), set(backward)
-    joined = grow_diag(forward, backward)
-    sources, targets = {source for source, _ in joined}, {target for _, target in joined}
-    for links in (forward, backward):
-        for source, target in sorted(links, key=lambda link: (link[1], link[0])):
-            if accept(source not in sources, target not in targets):
-                joined.add((source, target))
-                sources.add(source)
-                targets.add(target)
-    return joined
+    both = set(forward), set(backward)
+    if method in ("intersection", "union"):
+        joined = both[0] & both[1] if method == "intersection" else both[0] | both[1]
+    else:
+        joined = grow_diag(*both)
+    if "final" in method:
+        # Every link of either direction is added that gives a word of one side its first, or two words that have none.
+        accept = all if method.endswith("and") else any
+        sources, targets = {source for source, _ in joined}, {target for _, target in joined}
+        for links in both:
+            for source, target in sorted(links, key=lambda link: (link[1], link[0])):
+                if accept((source not in sources, target not in targets)):
+                    joined.add((source, target))
+                    sources.add(source)
+                    targets.add(target)
+    return sorted(joined, key=lambda link: (link[1], link[0]))

@@ -97,24 +97,6 @@ class SearchResult:
     steps: list[list[Candidate]] | None = None
 
 
-class Pool:
-    """The best finished hypotheses of a group, at most `size` of them."""
-
-    def __init__(self, size: int):
-        self.size, self.outputs = size, list[Output]()
-
-    def add(self, output: Output) -> None:
-        """Add a hypothesis, if it is among the best."""
-        self.outputs.append(output)
-        self.outputs.sort(key=lambda each: -each.score)
-        del self.outputs[self.size :]
-
-    @property
-    def full(self) -> bool:
-        """Return whether the pool is full, so that a new hypothesis must beat the last."""
-        return len(self.outputs) == self.size
-
-
 def check_outputs(outputs: list[Output]) -> None:
     """Refuse a search that found nothing because every possible output has probability zero."""
     if not outputs:
@@ -122,11 +104,3 @@ def check_outputs(outputs: list[Output]) -> None:
             "the search found no output with a probability above zero: the model cannot produce the given prefix, "
             "or its scores are not finite (NaN or infinity)"
         )
-
-
-def merge_pools(pools: list[Pool], count: int) -> list[Output]:
-    """Merge the best of all groups, each sequence once."""
-    best: dict[tuple[int, ...], Output] = {}
-    for output in sorted((each for pool in pools for each in pool.outputs), key=lambda each: -each.score):
-        best.setdefault(tuple(output.tokens), output)
-    return list(best.values())[:count]

@@ -25,6 +25,8 @@ says when it began.
 """
 
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
+import bisect
+import itertools
 import math
 import zlib
 from collections.abc import Iterator, Sequence
@@ -40,7 +42,7 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
-from regard.decoding.options import Candidate, Options, Output, Pool, SearchResult, check_outputs, merge_pools
+from regard.decoding.options import Candidate, Options, Output, SearchResult, check_outputs
 from regard.decoding.scoring import (
     Constraints,
     add_log_probs,
@@ -132,16 +134,20 @@ class SentenceSearch:
     """A sentence, or a picture, of a search under way: what it asked for, and what was found of it."""
 
     options: Options
-    pools: list[Pool]  # of finished hypotheses, one per group
+    pools: list[list[Output]]  # the best finished hypotheses of each group, in order
     samples: dict[int, Output] = field(default_factory=dict)  # by row
     steps: list[list[Candidate]] | None = None  # where a trace is kept
     begin: int = 0  # when it began, by the clock of its search
     done: bool = False
 
     def result(self) -> SearchResult:
-        """The outputs of a sentence that is done."""
-        sample = [self.samples[row] for row in sorted(self.samples)]
-        outputs = sample if self.options.sample else merge_pools(self.pools, self.options.nbest)
+        """The outputs of a sentence that is done: samples, or the best of all groups, each sequence once."""
+        outputs = [self.samples[row] for row in sorted(self.samples)]
+        if not self.options.sample:
+            best: dict[tuple[int, ...], Output] = {}
+            for output in sorted(itertools.chain(*self.pools), key=lambda each: -each.score):
+                best.setdefault(tuple(output.tokens), output)
+            outputs = [*best.values()][: self.options.nbest]
         check_outputs(outputs)
         while self.steps and not self.steps[-1]:  # it was done, and waited for others
             self.steps.pop()
@@ -188,8 +194,7 @@ class StepSearch:
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
         self.sentences = [  # that are not done
-            SentenceSearch(own, [Pool(self.rows // own.groups) for _ in range(own.groups)], steps=[] if trace else None)
-            for own in each
+            SentenceSearch(own, [[] for _ in range(own.groups)], steps=[] if trace else None) for own in each
         ]
         self.step = 0  # the clock
         self.ended = False  # whether any hypothesis is finished
@@ -340,7 +345,9 @@ class StepSearch:
             if self.options.sample:
                 sentence.samples[j] = output
             else:
-                sentence.pools[group].add(output)
+                pool = sentence.pools[group]
+                bisect.insort(pool, output, key=lambda each: -each.score)
+                del pool[self.rows // self.options.groups :]
 
     def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
         """Rank hypotheses: log-probabilities with the penalties."""
@@ -354,12 +361,12 @@ class StepSearch:
 
     def stop_full(self, choice: Choice, group: int, step: int) -> None:
         """Stop the hypotheses of sentences where none that goes on can enter the pool any more."""
-        full = [i for i, sentence in enumerate(self.sentences) if sentence.pools[group].full]
+        rows = self.rows // self.options.groups
+        full = [i for i, sentence in enumerate(self.sentences) if len(sentence.pools[group]) == rows]
         if full:
             best = self.scores(choice, step).amax(1).tolist()
             for i in full:
-                pool = self.sentences[i].pools[group]
-                if is_settled(best[i], pool.outputs[-1].score, pool.size):
+                if is_settled(best[i], self.sentences[i].pools[group][-1].score, rows):
                     choice.total[i] = -torch.inf
 
     def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], order: Int[Tensor, "s r"], first: int) -> None:

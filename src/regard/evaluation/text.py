@@ -95,10 +95,17 @@ def ter_takes_minutes(references: Sequence[Reference]) -> bool:
     return sum(len(text.split()) ** 3 for text in texts) > PATIENCE
 
 
+def error_rate(
+    outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
+) -> Score:
+    """Edits over the length of the references, of characters or tokens, over the whole corpus: 0 is best."""
+    return measure_errors(outputs, references, unit, lowercase=lowercase).score()
+
+
 def measure_errors(
     outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
 ) -> Measurement:
-    """Count the edits to the nearest reference and its length, sentence by sentence: their ratio is 0 at best.
+    """Count the edits to the nearest reference and its length, sentence by sentence.
 
     Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
     """

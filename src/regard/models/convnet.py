@@ -71,7 +71,7 @@ class ResNet(nn.Module):
         x = self.start(pixels)
         for stage in self.stages:
             x = stage(x)
-        return self.end(x)
+        return F.relu(self.norm(x))
 
     def start(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         """Apply the stem, which turns pixels into the first stage's input."""
@@ -79,10 +79,6 @@ class ResNet(nn.Module):
             raise ShapeError(f"pixels: {list(pixels.shape)} given, expected [b 3 h w] with at least one pixel")
         x = pixels.contiguous(memory_format=torch.channels_last).to(self.stem.weight.dtype)
         return self.stem(x / 127.5 - 1)
-
-    def end(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """Turn the last stage's sum into features."""
-        return F.relu(self.norm(x))
 
 
 class Block(nn.Module):
@@ -246,21 +242,16 @@ class ConvNetModel(Model):
         self.readout = nn.Linear(self.resnet.width, target)
 
     def encode(self, source: Pictures) -> Memory:
-        """Encode pictures as the features of every place, row by row."""
-        grid = self.grid(source)
-        states = grid.flatten(2).mT
-        lengths = torch.full((len(states),), states.shape[1], device=states.device)
-        return Memory(states, Lengths(lengths))
-
-    def grid(self, source: Pictures) -> Float[Tensor, "b c h w"]:
-        """Compute the last stage's features."""
+        """Encode pictures as the last stage's features of every place, row by row."""
         x = self.resnet.start(source.pixels)
         for number, stage in enumerate(self.resnet.stages, 1):
             x = stage(x)
             if number == self.config.after:
                 x = F.relu(self.norm(x))
                 x = x if self.attention is None else self.attention(x)
-        return self.resnet.end(x)
+        states = F.relu(self.resnet.norm(x)).flatten(2).mT
+        lengths = torch.full((len(states),), states.shape[1], device=states.device)
+        return Memory(states, Lengths(lengths))
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
         """Compute the scores of every label, from the sum over all places."""

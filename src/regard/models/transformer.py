@@ -65,7 +65,11 @@ class TransformerModel(Model):
         }
         self.source = Embedding(source, *embed, **form)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
-        shared = block_options(config) | {"depth": config.depth, "score": make_score(config), "split": config.split}
+        scores: dict[str, Callable[[int], Score] | None] = {  # of a head, by its width; None: the scaled dot product
+            "additive": lambda width: Additive(width, width, hidden=width),
+            "dot": None if config.scaled else lambda width: Dot(),
+        }
+        shared = block_options(config) | {"depth": config.depth, "score": scores[config.score], "split": config.split}
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
         mixings: dict[str, Callable[[], nn.Module]] = {
             "convolution": lambda: Convolution(config.size, window_radius(config)),
@@ -151,13 +155,6 @@ class TransformerModel(Model):
     def notation(self) -> Notation:
         """Return the symbols of the paper; its formulas are those of attention in general."""
         return Notation(boxes=(name_activation(self.config), BOXES))
-
-
-def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
-    """Make a factory of a head's score from its width; None for the default of heads, the scaled dot product."""
-    if config.score == "additive":
-        return lambda width: Additive(width, width, hidden=width)
-    return None if config.scaled else lambda width: Dot()
 
 
 def window_radius(config: TransformerConfig) -> int:

@@ -231,7 +231,7 @@ class HostBatch(RunningBatch):
                 alive = (each.total[i] > -torch.inf).tolist()
                 rows = each.history[i, :, sentence.begin : each.step].tolist()
                 texts = [row for row, lives in zip(rows, alive, strict=False) if lives]
-                texts += [output.tokens for pool in sentence.pools for output in pool.outputs]
+                texts += [output.tokens for pool in sentence.pools for output in pool]
                 texts += [output.tokens for output in sentence.samples.values()]
                 tokens.append((job, share_prefix(texts)))
         return tokens
