@@ -278,7 +278,8 @@ def write_corpus(
         ends += [f"{side}.{what}" for what in ("heads", "relations") for side in sides]
     as_lines: Written = example_lines
     if CORPORA[name].form == "documents":
-        ends, as_lines = ["tsv", "align"], document_line
+        ends = ["tsv", "align"]
+        as_lines = lambda _, each: (f"{each.target}\t{each.source}", format_pharaoh(each.alignment))  # noqa: E731
     if CORPORA[name].form == "pictures":
         with_question = options.get("question", "none") != "none"
         ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")
@@ -305,11 +306,6 @@ def example_lines(number: str, example: Example) -> tuple[str, ...]:
     heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     relations = map(" ".join, (example.source_relations, example.target_relations))
     return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
-
-
-def document_line(number: str, example: Example) -> tuple[str, str]:
-    """Return a document's line in each file."""
-    return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
 
 
 def album(folder: Path) -> Written:

@@ -16,7 +16,6 @@ or where the next sentence is what is to be predicted, each target is the next s
 import math
 import re
 import statistics
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -85,9 +84,7 @@ class Sample:
     lines: list[int] = field(default_factory=list)
     firsts: list[str] = field(default_factory=list)
     seconds: list[str] = field(default_factory=list)
-    hashed: int = 0  # rows among which repetitions were looked for
-    thinned: bool = False  # these are not all
-    repeated: list[int] = field(default_factory=list)  # lines
+    repeated: list[int] = field(default_factory=list)  # lines of rows that repeat an earlier one
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -105,11 +102,9 @@ class Sample:
 def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int = READ) -> Sample:
     """Take a sample of rows: every stretch, every second, every fourth …, so that there are at most `most` rows.
 
-    Repetitions are looked for among rows that are chosen by their content, as all copies of a row are chosen together.
+    Repetitions are looked for among all, by their hashes.
     """
-    sample, step, mask = Sample(), 1, 0
-    known: dict[int, int] = {}  # a row's hash: by what it is chosen
-    repeated: list[tuple[int, int]] = []
+    sample, step, known = Sample(), 1, set[int]()
     for number, (first, second, *_) in enumerate(rows):
         if number == read:
             break
@@ -123,22 +118,11 @@ def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int =
                 keep = [i for i, line in enumerate(sample.lines) if (line - 1) // STRETCH % step == 0]
                 for name in ("lines", "firsts", "seconds"):
                     setattr(sample, name, [getattr(sample, name)[i] for i in keep])
-        if not first or not second:
-            continue
-        choice = zlib.crc32(first.encode(), zlib.crc32(second.encode()))
-        if choice & mask:
-            continue
-        identity = hash((first, second))
-        if identity in known:
-            repeated.append((choice, number + 1))
-        else:
-            known[identity] = choice
-        if len(known) + len(repeated) > most:
-            mask = mask << 1 | 1
-            known = {key: each for key, each in known.items() if not each & mask}
-            repeated = [row for row in repeated if not row[0] & mask]
-    sample.hashed, sample.thinned = len(known) + len(repeated), mask > 0
-    sample.repeated = [line for _, line in repeated]
+        if first and second:
+            identity = hash((first, second))
+            if identity in known:
+                sample.repeated.append(number + 1)
+            known.add(identity)
     return sample
 
 
@@ -185,10 +169,9 @@ def find_empty(sample: Sample, what: str) -> list[Finding]:
 
 def find_duplicates(sample: Sample, what: str) -> list[Finding]:
     """Find rows that repeat an earlier one, both sides the same."""
-    if not sample.repeated or len(sample.repeated) < WORTH * sample.hashed:
-        return []
     count = len(sample.repeated)
-    count = round(count * sample.rows / sample.hashed) if sample.thinned else count
+    if not count or count < WORTH * sample.rows:
+        return []
     text = f"{count:,} of {sample.rows:,} {what} repeat an earlier one, such as line {sample.repeated[0]:,}"
     return [Finding("duplicates", text, count, sample.repeated[0])]
 

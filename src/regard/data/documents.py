@@ -87,8 +87,7 @@ class DocumentReader(CorpusReader):
     def known_by(self, splitter: Splitter) -> str:
         """Identify the user's own splitter by its result on the first documents, as code cannot be compared."""
         if self.data.builtin:
-            examples = generate(str(self.data.builtin), PROBE, **self.data.drawing())
-            texts = [example.source for example in examples]
+            texts = [each.source for each in generate(str(self.data.builtin), PROBE, **self.data.drawing())]
         else:
             texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]
         return hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()

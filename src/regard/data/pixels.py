@@ -138,10 +138,6 @@ def to_rgb(image: "Image") -> "Image":
     if image.mode.startswith("I"):  # 16 bits and more, which PIL would cut off at 255 and not scale
         numbers = np.clip(np.asarray(image).astype(np.int64), 0, 65535) >> 8
         return Image.fromarray(numbers.astype(np.uint8)).convert("RGB")
-    if image.mode == "F":
-        numbers = np.nan_to_num(np.asarray(image))
-        scale = 255.0 if numbers.max() <= 1 else 1.0
-        return Image.fromarray(np.clip(numbers * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         clear = image.convert("RGBA")
         ground = Image.new("RGB", image.size, WHITE)

@@ -42,7 +42,6 @@ END = re.compile(
     rf"[。！？]+[{CLOSING}]*\s*"  # no space is needed after these
     rf"|[.!?…।؟۔]+[{CLOSING}]*(?P<alone>\s+[\"'](?=\s|$))?(?:\s+|$)"  # in tokenised text a quotation mark stands alone
 )
-MARKS = re.compile("[。！？.!?…।؟۔]")  # what END begins with: found four times as fast
 NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
 CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
 ABBREVIATIONS = reading.read_facts("regard.data", "abbreviations.toml")
@@ -90,23 +89,13 @@ def has_several(text: str, tags: Sequence[str] = ()) -> bool:
 def split_where(text: str, is_end: Callable[[str, int, re.Match[str]], bool]) -> list[Piece]:
     """Split a text where `is_end` says so: it is given the text, where the sentence began, and what may end it."""
     bounds, start = [], 0
-    for end in find_ends(text):
+    for end in END.finditer(text):
         if end.end() < len(text) and is_end(text, start, end):
             opens = end["alone"] and text.count(end["alone"][-1], start, end.start()) % 2 == 0
             stop = end.start("alone") if opens else end.end()
             bounds.append((start, stop))
             start = stop
     return [piece for each in [*bounds, (start, len(text))] if (piece := stripped(text, *each)).text]
-
-
-def find_ends(text: str) -> Iterator[re.Match[str]]:
-    """Find what looks like the end of a sentence, as `END.finditer` does."""
-    mark = MARKS.search(text)
-    while mark is not None:
-        end = END.match(text, mark.start())
-        if end is not None:
-            yield end
-        mark = MARKS.search(text, mark.end() if end is None else end.end())
 
 
 def ends(text: str, start: int, end: re.Match[str]) -> bool:

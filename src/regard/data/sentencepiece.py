@@ -311,7 +311,16 @@ def parse(data: bytes) -> ModelFile:
     pieces, parts = list[tuple[str, float, int]](), dict[int, dict[int, Any]]()
     for number, value in read_fields(data):
         if number == 1:
-            pieces.append(parse_piece(value, len(pieces)))
+            fields, i = dict(read_fields(value)), len(pieces)
+            piece, score, sort = text(fields.get(1), ""), fields.get(2, b"\0\0\0\0"), fields.get(3, NORMAL)
+            if not isinstance(score, bytes) or len(score) != 4 or not isinstance(sort, int):
+                raise reading.Unreadable(f"piece {i} has no score or type")
+            (score,) = struct.unpack("<f", score)
+            sized = 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE
+            if not sized or not math.isfinite(score) or not NORMAL <= sort <= BYTE:
+                what = "has no text or a long one, no finite score or an unknown type"
+                raise reading.Unreadable(f"piece {i} ({visible(piece[:40])}) {what}")
+            pieces.append((piece, score, sort))
         elif number in (2, 3, 5):
             parts[number] = parts.get(number, {}) | dict(read_fields(value))
     if not pieces or 2 not in parts or 3 not in parts:
@@ -328,20 +337,6 @@ def parse(data: bytes) -> ModelFile:
     settings = {"kind": kind} | {name: bool(part.get(number, usual)) for name, (part, number, usual) in flags.items()}
     names = tuple(text(training.get(n), name) for n, name in ((48, "<pad>"), (46, "<s>"), (47, "</s>")))
     return ModelFile(pieces, settings, names, text(training.get(44), SURFACE), normalisation.get(2, b""))
-
-
-def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
-    """Parse a piece: its text, score and type."""
-    values = dict(read_fields(data))
-    piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
-    if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
-        raise reading.Unreadable(f"piece {i} has no score or type")
-    value: float = struct.unpack("<f", score)[0]
-    if not 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
-        raise reading.Unreadable(
-            f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
-        )
-    return piece, value, kind
 
 
 def text(value: Any, default: str) -> str:

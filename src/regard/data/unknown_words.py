@@ -158,9 +158,6 @@ def describe(words: list[str]) -> str:
     """Name words that did not occur in training, no more than fit on a line."""
     shortened = (word if len(word) <= SHOWN_CHARACTERS else f"{word[:SHOWN_CHARACTERS]}…" for word in words[:LISTED])
     names = [*map(visible, shortened)]
-    rest = len(words) - len(names)
-    if rest:
-        listed = f"{', '.join(names)} and {rest:,} more"
-    else:
-        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    *first, last = names if len(words) == len(names) else [*names, f"{len(words) - len(names):,} more"]
+    listed = " and ".join(filter(None, (", ".join(first), last)))
     return f"{listed} {'was' if len(words) == 1 else 'were'} never seen in training"
