@@ -17,12 +17,8 @@ from regard.data import pixels as module
 from regard.data.pixels import Pixels, cache_pixels, decode, read_picture
 from regard.errors import DataError
 
-QUARTERS = (
-    (250, 10, 20),
-    (15, 240, 30),
-    (20, 25, 230),
-    (240, 230, 15),
-)  # top left, top right, bottom left, bottom right
+# Top left, top right, bottom left, bottom right.
+QUARTERS = ((250, 10, 20), (15, 240, 30), (20, 25, 230), (240, 230, 15))
 
 
 def quarters(width=40, height=40):
@@ -169,7 +165,7 @@ def test_faults_are_named(tmp_path, make, said):
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     (tmp_path / "x.png").write_bytes(png_of(12_000, 12_000))
-    monkeypatch.setattr(module, "pixels_of", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr(module, "to_rgb", lambda *_: pytest.fail("unpacked"))
     with pytest.raises(DataError, match="too large to be decompressed"):
         read_picture(tmp_path / "x.png", 16)
 

@@ -207,27 +207,24 @@ def draw_examples(name: str, module: Any, count: int, seed: int, split: Split, o
         hashes.add(code)
         return True
 
-    if count == 0:
+    listed = module.every(accept, options) is not None
+
+    def draw_then_list() -> Iterator[Example | None]:
+        waited = 0
+        for example in module.draw(random.Random(seed).random, accept, options):
+            waited = waited + 1 if example is None else 0
+            if waited > (HASTE if listed else PATIENCE):
+                break
+            yield example
+        yield from module.every(accept, options) or ()
+
+    yielded = 0
+    for example in itertools.islice((each for each in draw_then_list() if each is not None), count):
+        yield example
+        yielded += 1
+    if yielded == count:
         return
-    yielded = waited = 0
-    rest = module.every(accept, options)
-    patience = PATIENCE if rest is None else HASTE
-    for example in module.draw(random.Random(seed).random, accept, options):
-        if example is not None:
-            yield example
-            yielded, waited = yielded + 1, 0
-            if yielded == count:
-                return
-        elif (waited := waited + 1) > patience:
-            break
-    rest = module.every(accept, options)
-    for example in rest or ():
-        if example is not None:
-            yield example
-            yielded += 1
-            if yielded == count:
-                return
-    there = "there are only" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
+    there = "there are only" if listed else f"{PATIENCE:,} draws in a row yielded only"
     raise ArgumentError(f"{name}: {count:,} examples wanted, but {there} {yielded:,} different ones for {split}")
 
 

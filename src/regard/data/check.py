@@ -94,10 +94,6 @@ class Sample:
         """Return how many rows each row of the sample stands for."""
         return self.rows / max(1, len(self))
 
-    def scale(self, count: int) -> int:
-        """Scale a count in the sample to all rows."""
-        return round(count * self.share)
-
 
 def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int = READ) -> Sample:
     """Take a sample of rows: every stretch, every second, every fourth …, so that there are at most `most` rows.
@@ -182,7 +178,7 @@ def find_copies(sample: Sample) -> list[Finding]:
     copies = [i for i in both if sample.firsts[i] == sample.seconds[i]]
     if copies and len(copies) == len(both) and len(both) > 1:
         text = "every target is a copy of its source; give the translations of the sources as targets"
-        return [Finding("same", text, sample.scale(len(copies)), sample.lines[copies[0]], fatal=True)]
+        return [Finding("same", text, round(len(copies) * sample.share), sample.lines[copies[0]], fatal=True)]
     return report_rows("copies", "pairs are copies: the target is the source", copies, sample)
 
 
@@ -264,7 +260,7 @@ def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, wor
     """Report rows of a sample in one line with their count, where they are enough."""
     if not places or len(places) < worth * len(sample):
         return []
-    count, line = sample.scale(len(places)), sample.lines[places[0]]
+    count, line = round(len(places) * sample.share), sample.lines[places[0]]
     return [Finding(name, f"{count:,} of {sample.rows:,} {what}, such as line {line:,}", count, line)]
 
 

@@ -451,10 +451,8 @@ def build(folder: Path, reader: CorpusReader, tokenizers: Tokenizers | None) -> 
     if tokenizers is None:
         tokenizers = reader.train_tokenizers(training, survey).surround(**reader.settings.around)
     reader.remarks.clear()  # all is read once more
-    with (
-        SplitWriter(folder / "train", reader, tokenizers) as train,
-        SplitWriter(folder / "valid", reader, tokenizers) as valid,
-    ):
+    train, valid = (SplitWriter(folder / name, reader, tokenizers) for name in ("train", "valid"))
+    with contextlib.closing(train.writer), contextlib.closing(valid.writer):
         starts, hashes = [], set[int]()
         for corpus in training:
             starts.append(train.writer.count)
@@ -506,12 +504,6 @@ class SplitWriter:
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
         self.words, self.target_words = WordCollector(), WordCollector()
-
-    def __enter__(self) -> "SplitWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.writer.close()
 
     def take(self, rows: list[Pair], tag: str | None) -> None:
         """Encode rows, and write those that are kept."""
