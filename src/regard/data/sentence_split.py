@@ -21,7 +21,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -266,10 +266,9 @@ def count_sentences(train: Encoded, tokenizer: Tokenizer, tags: Sequence[str | N
     """Count the sources with several sentences among those that are trained on; `tags`: of each corpus."""
     ends, known, several, sources = (*train.starts[1:], len(train)), [tag for tag in tags if tag], 0, 0
     step = max(1, -(-len(train) // SAMPLE))
-    for number, (start, end) in enumerate(zip(train.starts, ends, strict=True)):
-        tag = (tags[number] if number < len(tags) else None) or ""
+    for start, end, tag in zip(train.starts, ends, chain(tags, repeat("")), strict=False):
         rows = [train.pair(i)[0] for i in range(start + -start % step, end, step)]
-        texts = decode_some(rows, tokenizer, tag, most=math.inf)
+        texts = decode_some(rows, tokenizer, tag or "", most=math.inf)
         sources += len(texts)
         several += sum(has_several(text.strip(), known) for text in texts)
     return SentenceShare(sources, several)
