@@ -377,10 +377,7 @@ class Agreement:
         stretches = np.cumsum(np.concatenate([[0], np.diff(lines) != 1]))  # of a sample, those that hang together
         every = 1 + self.count // ANCHORS
         chosen = np.flatnonzero((stretches if stretches[-1] else np.arange(self.count) // 500) % every == 0)
-        self.find_anchors(sources, targets, chosen)
-
-    def find_anchors(self, sources: Sequence[str], targets: Sequence[str], chosen: Int64[np.ndarray, " c"]) -> None:
-        """Find the numbers and names of the chosen pairs that occur on both sides, each with its weight."""
+        # The numbers and names of the chosen pairs that occur on both sides, each with its weight.
         rows = [[set(WORD.findall(texts[i])) for i in chosen.tolist()] for texts in (sources, targets)]
         counts = [Counter(word for row in side for word in row) for side in rows]
         most = COMMON * len(chosen) + 2

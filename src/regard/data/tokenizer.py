@@ -30,7 +30,7 @@ import tokenizers as library
 
 from regard.config import show_value, visible
 from regard.data.pre_tokenizer import MARK, AddedWords, separable
-from regard.data.sentencepiece import SentencePiece
+from regard.data.sentencepiece import SentencePiece, model_of
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
 from regard.data.tokenizer_checks import MAX_BYTES, check_form, loaded_part
 from regard.errors import ConfigError, DataError
@@ -264,7 +264,8 @@ class Tokenizer:
     def model_file(self, *, words: bool = True) -> bytes:
         """Return SentencePiece's model file of a tokenizer that has one, with the words that were added, or without."""
         assert self.sentencepiece is not None
-        return self.sentencepiece.model_file(self.pieces(self.added.values()) if words else ())
+        model = self.sentencepiece
+        return model_of(model.section, model.vocabulary, self.pieces(self.added.values()) if words else ())
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""

@@ -103,27 +103,23 @@ class UnknownWords:
         return list(dict.fromkeys(strip_marks(word) for word in text.split() if self.judge(word)))
 
     def judge(self, word: str) -> bool:
-        """Return whether a word is unknown, and remember that."""
+        """Return whether a word did not occur in training, and remember that; marks alone are no words."""
         unknown = self.verdicts.get(word)
         if unknown is None:
             if len(self.verdicts) >= self.remembered:
                 self.verdicts.clear()
-            unknown = self.is_unknown(word)
+            ids, known_words = self.tokenizer.encode(word), self.known_words
+            unknown = re.search(r"\w", word) is not None and (
+                UNKNOWN in ids
+                or any(map(BYTE.fullmatch, self.tokenizer.pieces(ids)))
+                or any(
+                    known_words is not None and part not in known_words and not any(map(is_unspaced, part))
+                    for part in PARTS.findall(word.lower())
+                )
+            )
             if len(word) <= SHOWN_CHARACTERS:  # a longer one hardly comes again, and may be as long as a book
                 self.verdicts[word] = unknown
         return unknown
-
-    def is_unknown(self, word: str) -> bool:
-        """Return whether a word did not occur in training; marks alone are no words."""
-        if not re.search(r"\w", word):
-            return False
-        ids = self.tokenizer.encode(word)
-        if UNKNOWN in ids or any(BYTE.fullmatch(piece) for piece in self.tokenizer.pieces(ids)):
-            return True
-        if self.known_words is None:
-            return False
-        parts = PARTS.findall(word.lower())
-        return any(part not in self.known_words for part in parts if not any(map(is_unspaced, part)))
 
     def tell(self) -> None:
         """Report the unknown words that were not reported yet."""
