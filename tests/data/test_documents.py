@@ -86,23 +86,10 @@ def test_held_out_by_hash(corpus, kind):
 
 
 def test_what_is_dropped_and_cut_is_counted_and_said(corpus):
-    lines = [
-        *rows(40),
-        ("good", ""),
-        ("good", "<br />  <br/>"),
-        ("", "no label"),
-        (" ", ""),
-        ("bad", "w " * 31),
-        ("bad", "w " * 12 + ". V " + "v " * 30),
-    ]
-    valid = [
-        *rows(6),
-        ("new", "Other ."),
-        ("new", "Third ."),
-        ("strange", "Fourth ."),
-        ("bad", " "),
-        ("bad", "w " * 50),
-    ]
+    lines = [*rows(40), ("good", ""), ("good", "<br />  <br/>"), ("", "no label"), (" ", "")]
+    lines += [("bad", "w " * 31), ("bad", "w " * 12 + ". V " + "v " * 30)]
+    valid = [*rows(6), ("new", "Other ."), ("new", "Third ."), ("strange", "Fourth ."), ("bad", " ")]
+    valid += [("bad", "w " * 50)]
     given, said = corpus(valid, "valid"), []
     data = corpus(lines, valid_documents=given.documents, longest=10, document_tokens=30)
     prepared = prepare_documents(data, WORD, say=said.append)

@@ -146,19 +146,14 @@ class Order:
         lengths[:, 1] += 1  # start or end
         longer, difference = lengths.max(1), lengths[:, 0] - lengths[:, 1]
         order = np.lexsort((np.where(longer % 2, -difference, difference), longer))
-        return indices[order], fill(longer[order], self.budget, self.rows)
-
-
-def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list[int]:
-    """Find where to cut pairs, sorted by their longer side, so that rows × longest stays within the budget."""
-    count, start, cuts = len(longer), 0, [0]
-    while start < count:
-        most = max(1, min(budget // int(longer[start]), rows or budget, count - start))
-        # Rows × longest only grows, so the first that is too much ends the batch.
-        needed = longer[start : start + most] * np.arange(1, most + 1)
-        start += max(1, int(np.searchsorted(needed, budget, side="right")))
-        cuts.append(start)
-    return cuts
+        longer, count, start, cuts = longer[order], len(longer), 0, [0]
+        while start < count:
+            most = max(1, min(self.budget // int(longer[start]), self.rows or self.budget, count - start))
+            # Rows × longest only grows, so the first that is too much ends the batch.
+            needed = longer[start : start + most] * np.arange(1, most + 1)
+            start += max(1, int(np.searchsorted(needed, self.budget, side="right")))
+            cuts.append(start)
+        return indices[order], cuts
 
 
 def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
