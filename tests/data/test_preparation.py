@@ -28,9 +28,8 @@ def test_everything_is_there_once(files, kind, joint):
     prepared = prepare(files(rows, held_out=0.1), TokenizerSettings(kind=kind, joint=joint), say=said.append)
     assert prepared.tokenizers.joint == joint
     assert (len(prepared.train), len(prepared.valid)) == (630, 70)
-    assert said == [
-        "630 pairs; 70 held out for validation (by hash; give --valid-source and --valid-target to choose them)"
-    ]
+    choose = "(by hash; give --valid-source and --valid-target to choose them)"
+    assert said == [f"630 pairs; 70 held out for validation {choose}"]
     assert prepared.valid_pairs == texts(prepared, prepared.valid) if kind != "word" else True
     assert set(prepared.valid_pairs) <= set(rows)
     if kind != "word":
@@ -49,15 +48,10 @@ def test_what_is_dropped_is_counted_and_said(files):
     ]
     valid = [*sentences(20, seed=1), ("", ""), ("long " * 60, "lang")]
     given, said = files(valid, "valid"), []
-    prepared = prepare(
-        files(rows, valid_source=given.source, valid_target=given.target, longest=40),
-        TokenizerSettings(kind="word"),
-        say=said.append,
-    )
-    assert said == [
-        "300 pairs; dropped 3 blank, 2 longer than 40 tokens; "
-        "20 for validation (dropped 1 blank, 1 longer than 40 tokens)"
-    ]
+    data = files(rows, valid_source=given.source, valid_target=given.target, longest=40)
+    prepared = prepare(data, TokenizerSettings(kind="word"), say=said.append)
+    dropped = "(dropped 1 blank, 1 longer than 40 tokens)"
+    assert said == [f"300 pairs; dropped 3 blank, 2 longer than 40 tokens; 20 for validation {dropped}"]
     assert prepared.counts["long"] == 2
     assert prepared.valid_pairs == sentences(20, seed=1)
     assert prepared.train.lengths.max() <= 40
@@ -214,9 +208,10 @@ def test_an_edit_of_the_same_size_at_the_same_time_is_seen(files):
 
 
 @pytest.mark.parametrize(
-    "name", ["train/tokens.bin", "valid/lengths.bin", "tokenizer.json", "manifest.json", "valid.jsonl"]
+    ("name", "how"),
+    [(f"{name}.bin", how) for name in ("train/tokens", "valid/lengths") for how in ("cut", "flipped", "gone")]
+    + [("tokenizer.json", "flipped"), ("manifest.json", "cut"), ("valid.jsonl", "gone")],
 )
-@pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
 def test_a_damaged_cache_is_built_again(files, name, how):
     data, said = files(sentences(60), held_out=0.1), []
     first = prepare(data)
@@ -306,9 +301,8 @@ def test_the_held_out_have_the_smallest_hashes(files):
 def test_the_smallest_corpora(files):
     prepared = prepare(files([("a", "b"), ("c", "d")]))
     assert (len(prepared.train), len(prepared.valid)) == (1, 1)
-    with pytest.raises(
-        DataError, match="one pair is too few to train on and to hold out for validation; give --valid-source"
-    ):
+    said = "one pair is too few to train on and to hold out for validation; give --valid-source"
+    with pytest.raises(DataError, match=said):
         prepare(files([("a", "b")] * 5))
     assert len(prepare(files([("a", "b")] * 5, held_out=0.0)).train) == 5
 

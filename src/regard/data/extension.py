@@ -83,9 +83,8 @@ def extend_tokenizers(
         places = [0, 1] if tokenizers.same_ids else places
         missing = [i for i in places if not is_known(sides[i], piece)]
         if not missing:
-            raise ConfigError(
-                KEY, f"{show_value(piece)} given, which is a piece of the vocabulary already; leave it out"
-            )
+            known = "which is a piece of the vocabulary already; leave it out"
+            raise ConfigError(KEY, f"{show_value(piece)} given, {known}")
         form, code = split_piece(piece)
         for i in missing:
             # What stands around texts is a tag, too, where pieces of its form are tags.
@@ -128,9 +127,8 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
             check_words(tokenizer, f"{show_value(piece)} given")
             text = tokenizer.normalise(piece)
             if text.split(" ") != [text] or not text or MARK in text:
-                raise ConfigError(
-                    KEY, f"{show_value(piece)} given, expected one word, which the tokenizer reads as it is"
-                )
+                expected = "expected one word, which the tokenizer reads as it is"
+                raise ConfigError(KEY, f"{show_value(piece)} given, {expected}")
             name = text if tokenizer.kind == "word" else MARK + text
         if name in words:  # of two that are normalised to one
             continue

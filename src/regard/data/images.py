@@ -76,10 +76,7 @@ def read_album(data: DataSettings, task: str, labelled: bool = False) -> Album:
     if labelled:
         if data.captions:
             raise ConfigError("data.captions", f'given for task = "{task}", expected data.labels, or folders')
-        # A byte in the name of a folder that is not UTF-8 is written as \xe9 is.
-        inside = ((name, os.fsencode(name.split("/")[0])) for name in rows.files if "/" in name)
-        folders = {name: label.decode(errors="backslashreplace") for name, label in inside}
-        labels = read_labels(data.encoded(data.labels), say) if data.labels else folders
+        labels = read_labels(data.encoded(data.labels), say) if data.labels else folders(rows.files)
         captions.captions = {picture: [label] for picture, label in labels.items()}
         unnamed = "without a label" if data.labels else "in no subfolder that could be the label"
     elif data.captions:
@@ -126,6 +123,12 @@ def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]
 def find_spelling(name: str, files: Mapping[str, object]) -> str | None:
     """Find the file of a name: as it is, or without the folder that Karpathy's JSON puts before it."""
     return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
+
+
+def folders(files: Iterable[str]) -> dict[str, str]:
+    r"""Label each picture by its folder; a byte in its name that is not UTF-8 is written as \xe9 is."""
+    labels = ((name, os.fsencode(name.split("/")[0])) for name in files if "/" in name)
+    return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
 def split_pictures(rows: Album, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:

@@ -275,9 +275,9 @@ class CorpusReader:
             return encoded
         # Links lie behind the tag. A pair whose words the tokenizer separates differently goes on without, and is
         # counted.
-        sources = count_words(tokenizers.source, encoded.sources)
-        targets = count_words(tokenizers.target, encoded.targets)
-        for (source_text, target_text, text), *words in zip(encoded.texts, sources, targets, strict=True):
+        source_counts = count_words(tokenizers.source, encoded.sources)
+        target_counts = count_words(tokenizers.target, encoded.targets)
+        for (source_text, target_text, text), *words in zip(encoded.texts, source_counts, target_counts, strict=True):
             right = words == [len(source_text.split()), len(target_text.split())]
             links = [(source + (tag is not None), target) for source, target in sorted(set(parse_pharaoh(text)))]
             counts["linked"] += bool(links and right)

@@ -400,6 +400,5 @@ def quiet_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=quiet_fork, after_in_parent=lambda: before_fork.pop() is None and os.environ.pop(PARALLEL, None)
-    )
+    unset = lambda: None if before_fork.pop() is not None else os.environ.pop(PARALLEL, None)  # noqa: E731
+    os.register_at_fork(before=quiet_fork, after_in_parent=unset)
