@@ -275,8 +275,7 @@ def write_corpus(
         ends += [f"{side}.{what}" for what in ("heads", "relations") for side in sides]
     as_lines: Written = example_lines
     if CORPORA[name].form == "documents":
-        ends = ["tsv", "align"]
-        as_lines = lambda _, each: (f"{each.target}\t{each.source}", format_pharaoh(each.alignment))  # noqa: E731
+        ends, as_lines = ["tsv", "align"], lambda _, each: (f"{each.target}\t{each.source}", example_lines("", each)[2])
     if CORPORA[name].form == "pictures":
         with_question = options.get("question", "none") != "none"
         ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")

@@ -390,7 +390,7 @@ def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **
 # The library's threads do not survive in a forked child, which encodes on one thread: without this the library warns on
 # every fork, and a child that encodes a batch could wait for ever.
 PARALLEL = "TOKENIZERS_PARALLELISM"
-before_fork: list[str | None] = []  # what it is while processes are forked
+before_fork: list[str | None] = []  # what a person has set, while a process is forked
 
 
 def quiet_fork() -> None:
@@ -399,6 +399,11 @@ def quiet_fork() -> None:
     os.environ.setdefault(PARALLEL, "false")
 
 
+def restore_threads() -> None:
+    """Let the library have threads again, as before the fork."""
+    if before_fork.pop() is None:
+        os.environ.pop(PARALLEL, None)
+
+
 if hasattr(os, "register_at_fork"):
-    unset = lambda: None if before_fork.pop() is not None else os.environ.pop(PARALLEL, None)  # noqa: E731
-    os.register_at_fork(before=quiet_fork, after_in_parent=unset)
+    os.register_at_fork(before=quiet_fork, after_in_parent=restore_threads)
