@@ -21,7 +21,7 @@ from regard.data.preparation import prepare
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 
 TAGS = ["<2de>"]
 TOKENIZERS = {kind: train(TEXTS, kind, "auto", tags=TAGS) for kind in KINDS}
@@ -275,25 +275,3 @@ def test_a_slip_costs_one_pair_its_links(files, tmp_path, odd, why):
         assert said[0] == f"{tmp_path / 'align'}, line 2: {why}; the pair is trained on without its links"
         assert said[1].startswith("3 pairs, 2 of them with word links")
         assert said[1].endswith("from the cache") == cached
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"alignment": "a"}, "alignment: given without source and target"),
-        ({"source": "a", "target": "b", "alignment": "gold"}, 'alignment: "gold" given with files, expected a file'),
-        ({"builtin": "copy", "alignment": "a"}, 'alignment: "a" given with a built-in corpus, expected "gold"'),
-        ({"builtin": "scenes", "alignment": "gold"}, "alignment: given without source and target"),
-        ({"documents": "a.tsv", "alignment": "a"}, "alignment: given without source and target"),
-        ({"corpora": (CorpusSettings("a", "b"),), "alignment": "a"}, "alignment: given together with corpora"),
-    ],
-)
-def test_impossible_settings_are_refused(given, said):
-    with pytest.raises(ConfigError, match=said):
-        DataSettings(**given)
-    with pytest.raises(ConfigError, match="alignment_column: given without file"):
-        CorpusSettings("a", "b", alignment_column=3)
-    with pytest.raises(ConfigError, match='alignment_column: "c" given, expected a column number'):
-        CorpusSettings(file="a.tsv", alignment_column="c")
-    with pytest.raises(ConfigError, match="alignment: given together with alignment_column"):
-        CorpusSettings(file="a.tsv", alignment_column=3, alignment="b")

@@ -28,6 +28,18 @@ REFUSED_DATA = [
     ({"builtin": "copy", "builtin_options": ["longest"]}, 'builtin_options: "longest" given, expected name'),
     ({"held_out": 0.9}, "data.held_out: 0.9 given, expected at most 0.5"),
     ({"longest": 0}, "data.longest: 0 given, expected at least 1"),
+    ({"alignment": "a"}, "alignment: given without source and target"),
+    ({"source": "a", "target": "b", "alignment": "gold"}, 'alignment: "gold" given with files, expected a file'),
+    ({"builtin": "copy", "alignment": "a"}, 'alignment: "a" given with a built-in corpus, expected "gold"'),
+    ({"builtin": "scenes", "alignment": "gold"}, "alignment: given without source and target"),
+    ({"documents": "a.tsv", "alignment": "a"}, "alignment: given without source and target"),
+    ({"corpora": [{"file": "a.tsv"}], "alignment": "a"}, "alignment: given together with corpora"),
+    ({"corpora": [{"source": "a", "target": "b", "alignment_column": 3}]}, "alignment_column: given without file"),
+    (
+        {"corpora": [{"file": "a.tsv", "alignment_column": "c"}]},
+        'alignment_column: "c" given, expected a column number',
+    ),
+    ({"corpora": [{"file": "a.tsv", "alignment_column": 3, "alignment": "b"}]}, "given together with alignment_column"),
 ]
 REFUSED_TOKENIZERS = [
     ({"kind": "bbpe"}, 'data.kind: "bbpe" given, expected .*did you mean'),
