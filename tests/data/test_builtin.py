@@ -1,7 +1,6 @@
 """Built-in corpora, what holds for all of them: different, the same again, split by the source."""
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -34,18 +33,11 @@ from regard.io import parse_pharaoh
 # What an edition of the corpora generates, for a hundred examples of each: with another one a cache or a run that was
 # made before is not the same any more, and `EDITIONS` has to have another name for it, too.
 GENERATED = {
-    "phrasebook": "e0137b0ce6c99e60",
-    "numbers": "14138b6b86079f41",
-    "dates": "69f89a1df79bc065",
-    "reverse": "2d290d469b7f7788",
-    "sort": "35edbbf83c28e9af",
-    "copy": "7248c892d94b3a85",
-    "scenes": "25c42ddff8a3ce69",
-    "reviews": "a8d5def410a8eafb",
+    **{"phrasebook": "e0137b0ce6c99e60", "numbers": "14138b6b86079f41", "dates": "69f89a1df79bc065"},
+    **{"reverse": "2d290d469b7f7788", "sort": "35edbbf83c28e9af", "copy": "7248c892d94b3a85"},
+    **{"scenes": "25c42ddff8a3ce69", "reviews": "a8d5def410a8eafb"},
 }
 FURTHER = {"phrasebook": {"pair": "en-fr"}, "scenes": {"question": "which-size"}}
-
-
 # Corpora whose second edition is another text.
 SECOND = {"phrasebook": "da6f56e0333dba2c", "reviews": "89d06e631ca9ad0d"}
 
@@ -56,27 +48,18 @@ def test_the_edition_is_what_is_generated(name, edition):
     if edition == 1 or name in SECOND:
         assert hash_of(name, edition) == {**GENERATED, **(SECOND if edition == 2 else {})}[name]
     else:  # what equal examples draw is the same
-        assert examples_of(name, 2) == examples_of(name, 1)
+        assert [*generate(name, 30, seed=3, edition=2)] == [*generate(name, 30, seed=3, edition=1)]
     assert (builtin.EDITIONS[1][:8], builtin.EDITIONS[2][:8]) == ("9dfef61b", "2-natura")
     assert edition_of(name, edition) == builtin.EDITIONS[edition if builtin.has_editions(name) else 1]
 
 
-@functools.cache  # two tests ask for those of the first edition
-def examples_of(name, edition):
-    return [
-        example
-        for options in [{}, *([FURTHER[name]] if name in FURTHER else [])]
-        for split in ("train", "valid")
-        for example in generate(name, 100, seed=3, split=split, edition=edition, **options)
-    ]
-
-
 def hash_of(name, edition):
     code = hashlib.sha256()
-    for example in examples_of(name, edition):
-        code.update(repr((example.source, example.target, example.alignment)).encode())
-        if name == "scenes":
-            code.update(example.picture().tobytes())
+    for options, split in itertools.product([{}, *([FURTHER[name]] if name in FURTHER else [])], ("train", "valid")):
+        for example in generate(name, 100, seed=3, split=split, edition=edition, **options):
+            code.update(repr((example.source, example.target, example.alignment)).encode())
+            if name == "scenes":
+                code.update(example.picture().tobytes())
     return code.hexdigest()[:16]
 
 
@@ -106,25 +89,16 @@ def test_the_same_arguments_give_the_same_examples(name):
 def test_other_processes_agree():
     """Whatever the hash seed."""
     code = "from regard.data.builtin import generate\nfor n in ['phrasebook', 'dates', 'sort']: print(*generate(n, 9))"
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert runs[0] == runs[1]
+    options = {"capture_output": True, "check": True}
+    runs = [subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, **options) for seed in "12"]
+    assert runs[0].stdout == runs[1].stdout
 
 
 def test_these_are_the_examples_of_seed_nought():
     """Written down: a change of them is a change of everybody's corpus."""
-    assert [next(generate(name, 1)).source for name in ("copy", "numbers", "dates")] == FIRST
-
-
-FIRST = [
-    "t k g n k u h m p x n",
-    "seven hundred and eighty two thousand one hundred and fifty eight",
-    "1 9 . 1 1 . 2 0 6 8",
-]
+    number = "seven hundred and eighty two thousand one hundred and fifty eight"
+    first = ["t k g n k u h m p x n", number, "1 9 . 1 1 . 2 0 6 8"]
+    assert [next(generate(name, 1)).source for name in ("copy", "numbers", "dates")] == first
 
 
 @pytest.mark.parametrize("name", ["phrasebook", "numbers", "copy"])
@@ -242,9 +216,8 @@ def test_a_corpus_from_elsewhere(monkeypatch, tmp_path):
     assert DataSettings(builtin="halves").reads == "text"
     DataSettings(builtin="halves", builtin_options=("highest=500",)).require()
     written = dict(write_corpus("halves", tmp_path, {"train": 5}))
-    assert {path.name: lines for path, lines in written.items()} == dict.fromkeys(
-        ("train.source", "train.target", "train.align"), 5
-    )
+    counts = dict.fromkeys(("train.source", "train.target", "train.align"), 5)
+    assert {path.name: lines for path, lines in written.items()} == counts
 
 
 # ---- as files
@@ -306,12 +279,8 @@ def test_pictures_are_written_beside_their_table(tmp_path, question, table):
 
 def test_documents_are_a_table_of_label_and_text(tmp_path):
     done = dict(write_corpus("reviews", tmp_path, {"train": 30, "valid": 2}, seed=3))
-    assert {path.name: n for path, n in done.items()} == {
-        "train.tsv": 30,
-        "train.align": 30,
-        "valid.tsv": 2,
-        "valid.align": 2,
-    }
+    counts = {"train.tsv": 30, "train.align": 30, "valid.tsv": 2, "valid.align": 2}
+    assert {path.name: n for path, n in done.items()} == counts
     rows = (tmp_path / "train.tsv").read_text().splitlines(), (tmp_path / "train.align").read_text().splitlines()
     for example, row, links in zip(generate("reviews", 30, seed=3), *rows, strict=True):
         assert row == f"{example.target}\t{example.source}"

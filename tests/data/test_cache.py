@@ -1,7 +1,6 @@
 """Encoded corpora on disk: what is written is read, what is damaged is told, and folders appear whole."""
 
 import contextlib
-import json
 import os
 import pickle
 import signal
@@ -225,9 +224,3 @@ def test_a_full_disk_is_named(tmp_path):
     with pytest.raises(DataError, match=r"No space left on device; choose another folder with data.cache"):
         build()
     assert os.listdir(tmp_path) == []
-
-
-def test_the_manifest_is_plain(tmp_path):
-    manifest = json.loads((sealed(tmp_path / "key") / "manifest.json").read_text())
-    assert manifest["counts"] == {"pairs": 2}
-    assert sorted(manifest["files"]) == ["note.txt", "train/lengths.bin", "train/offsets.bin", "train/tokens.bin"]

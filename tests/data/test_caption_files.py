@@ -143,7 +143,7 @@ def test_pictures_in_folders_are_found(tmp_path):
         (tmp_path / name).write_text("x" * len(name))
     found = list_pictures(tmp_path)
     assert list(found) == ["a.png", "b.JPG", "deep/.hidden.gif", "deep/er/c.jpeg"]
-    assert found["a.png"].bytes == 5
+    assert found["a.png"][0] == 5  # bytes
     with pytest.raises(DataError, match="none: no such folder, expected a folder of pictures"):
         list_pictures(tmp_path / "none")
     with pytest.raises(DataError, match=r"notes.txt: not a folder"):

@@ -55,10 +55,8 @@ SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 @pytest.mark.parametrize("packed", [False, True])
 def test_lines(write, content, expected, packed):
     """Gzip is known by its content: the name says nothing."""
-    assert (
-        list(lines(write("text.gz" if not packed else "text", gzip.compress(content) if packed else content)))
-        == expected
-    )
+    name, data = ("text", gzip.compress(content)) if packed else ("text.gz", content)
+    assert list(lines(write(name, data))) == expected
 
 
 def test_two_files_line_by_line(write):
@@ -161,7 +159,7 @@ PAIRS = CorpusSettings(file="a.tsv", source_column=3, target_column=1)
 OBJECTS = CorpusSettings(file="a.jsonl.gz", source_column="translation.en")
 BODY = DataSettings(documents="a.json", text_column="review.body")
 FOURTH = DataSettings(documents="a.tsv.gz", text_column=4, label_column=1)
-BOTH = DataSettings(corpora=(OBJECTS, PAIRS))
+ONE, BOTH = DataSettings(corpora=(PAIRS,)), DataSettings(corpora=(OBJECTS, PAIRS))
 
 
 @pytest.mark.parametrize(
@@ -178,26 +176,11 @@ BOTH = DataSettings(corpora=(OBJECTS, PAIRS))
         ("new.tsv", DataSettings(builtin="phrasebook"), "Text .\tx\t0-0", "sources in column 1; translations"),
         ("new.tsv.gz", DataSettings(source="a", target="b"), "Text .\tx", "sources in column 1; translations"),
         ("new.tsv", BOTH, "x\ty\tText .", "sources in column 3; translations"),
-        (
-            "new.jsonl",
-            DataSettings(corpora=(PAIRS,)),
-            '{"target": "x", "source": "Text ."}',
-            "sources in the key 'source'; translations",
-        ),
-        (
-            "new.json",
-            DataSettings(corpora=(PAIRS, OBJECTS)),
-            '{"translation": {"en": "Text ."}}',
-            "sources in the key 'translation.en'; translations",
-        ),
+        ("new.jsonl", ONE, '{"target": "x", "source": "Text ."}', "sources in the key 'source'; translations"),
+        ("new.json", BOTH, '{"translation": {"en": "Text ."}}', "sources in the key 'translation.en'; translations"),
         ("new.tsv", None, "x\tText .\t0-0", "targets in column 2; sources"),
         ("new.tsv", BOTH, "Text .\ty\tx", "targets in column 1; sources"),
-        (
-            "new.jsonl",
-            DataSettings(corpora=(PAIRS,)),
-            '{"target": "Text .", "source": "x"}',
-            "targets in the key 'target'; sources",
-        ),
+        ("new.jsonl", ONE, '{"target": "Text .", "source": "x"}', "targets in the key 'target'; sources"),
     ],
 )
 def test_what_stands_beside_the_text_is_left_out(name, data, line, said):
@@ -208,10 +191,8 @@ def test_what_stands_beside_the_text_is_left_out(name, data, line, said):
 
 
 def test_a_line_without_a_tab_is_a_text():
-    assert TableTexts.of("new.tsv", TRAINED, quiet)(["No label here .", "good\tIt has ."]) == [
-        "No label here .",
-        "It has .",
-    ]
+    texts = TableTexts.of("new.tsv", TRAINED, quiet)
+    assert texts(["No label here .", "good\tIt has ."]) == ["No label here .", "It has ."]
 
 
 @pytest.mark.parametrize(

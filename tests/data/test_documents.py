@@ -72,10 +72,8 @@ def test_held_out_by_hash(corpus, kind):
     lines, said = rows(300), []
     prepared = prepare_documents(corpus(lines, held_out=0.1), TokenizerSettings(kind=kind), say=said.append)
     assert (len(prepared.train), len(prepared.valid)) == (270, 30)
-    assert said == [
-        "270 documents, 2 labels (bad, good); 30 held out for validation "
-        "(by hash; give --valid-documents to choose them)"
-    ]
+    choose = "(by hash; give --valid-documents to choose them)"
+    assert said == [f"270 documents, 2 labels (bad, good); 30 held out for validation {choose}"]
     held = [(label, text) for text, label in prepared.valid_pairs]
     assert set(held) < set(lines)
     if kind != "word":
@@ -86,23 +84,10 @@ def test_held_out_by_hash(corpus, kind):
 
 
 def test_what_is_dropped_and_cut_is_counted_and_said(corpus):
-    lines = [
-        *rows(40),
-        ("good", ""),
-        ("good", "<br />  <br/>"),
-        ("", "no label"),
-        (" ", ""),
-        ("bad", "w " * 31),
-        ("bad", "w " * 12 + ". V " + "v " * 30),
-    ]
-    valid = [
-        *rows(6),
-        ("new", "Other ."),
-        ("new", "Third ."),
-        ("strange", "Fourth ."),
-        ("bad", " "),
-        ("bad", "w " * 50),
-    ]
+    lines = [*rows(40), ("good", ""), ("good", "<br />  <br/>"), ("", "no label"), (" ", "")]
+    lines += [("bad", "w " * 31), ("bad", "w " * 12 + ". V " + "v " * 30)]
+    valid = [*rows(6), ("new", "Other ."), ("new", "Third ."), ("strange", "Fourth ."), ("bad", " ")]
+    valid += [("bad", "w " * 50)]
     given, said = corpus(valid, "valid"), []
     data = corpus(lines, valid_documents=given.documents, longest=10, document_tokens=30)
     prepared = prepare_documents(data, WORD, say=said.append)
@@ -175,10 +160,8 @@ def test_columns_and_json(tmp_path):
             file.write(json.dumps({"y": label, "review": {"text": text}}) + "\n")
     common = {"cache": str(tmp_path / "cache"), "held_out": 0.0}
     table = DataSettings(documents=str(tmp_path / "a.tsv"), label_column=3, text_column=2, **common)
-    assert decoded(*[made := prepare_documents(table, WORD)], made.train) == [
-        ("1", ["Good one ."]),
-        ("0", ["Bad one ."]),
-    ]
+    made = prepare_documents(table, WORD)
+    assert decoded(made, made.train) == [("1", ["Good one ."]), ("0", ["Bad one ."])]
     lines = DataSettings(documents=str(tmp_path / "b.jsonl.gz"), label_column="y", text_column="review.text", **common)
     said = []
     assert prepare_documents(lines, WORD, say=said.append).labels == ("0", "1", "true")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,11 +126,8 @@ def test_karpathys_splits_are_used(album, tmp_path):
 
 def test_folders_are_labels(album):
     rows = read_album(album(names=["dog/a.png", "dog/deep/b.png", "cat/c.png", "alone.png"]), "classify", labelled=True)
-    assert {row.picture: row.texts for row in rows.train + rows.valid} == {
-        "dog/a.png": ["dog"],
-        "dog/deep/b.png": ["dog"],
-        "cat/c.png": ["cat"],
-    }
+    found = {row.picture: row.texts for row in rows.train + rows.valid}
+    assert found == {"dog/a.png": ["dog"], "dog/deep/b.png": ["dog"], "cat/c.png": ["cat"]}
     assert rows.notes == ["pictures in no subfolder that could be the label, skipped: 1 (alone.png)"]
 
 
@@ -224,9 +222,10 @@ def texts(prepared, encoded, i):
 def test_pictures_and_their_captions(captioned):
     data, said = captioned(), []
     prepared = prepare_images(data, WORDS, "caption", say=said.append)
-    assert said == [
-        "9 pictures with 18 captions; 3 held out for validation (by hash; give --valid-captions to choose them)"
-    ]
+    (line,) = said
+    assert (
+        line == "9 pictures with 18 captions; 3 held out for validation (by hash; give --valid-captions to choose them)"
+    )
     assert (len(prepared.train), len(prepared.valid), len(prepared.pictures)) == (9, 3, 12)
     assert prepared.tokenizers.joint
     for encoded in (prepared.train, prepared.valid):
@@ -326,15 +325,12 @@ def labelled(tmp_path, counts, **more):
 
 
 def test_labels_are_numbers(tmp_path):
-    said = []
-    prepared = prepare_images(
-        labelled(tmp_path, {"dog": 6, "cat": 6}), None, "classify", labelled=True, say=said.append
-    )
+    data, said = labelled(tmp_path, {"dog": 6, "cat": 6}), []
+    prepared = prepare_images(data, None, "classify", labelled=True, say=said.append)
     assert prepared.labels == ("cat", "dog")
     assert prepared.tokenizers is None
-    assert said == [
-        "9 pictures with 2 labels; 3 held out for validation (by hash; give data.valid_list to choose them)"
-    ]
+    (line,) = said
+    assert line == "9 pictures with 2 labels; 3 held out for validation (by hash; give data.valid_list to choose them)"
     for encoded in (prepared.train, prepared.valid):
         for i in range(len(encoded)):
             place, label = encoded.pair(i)
@@ -354,14 +350,8 @@ def test_labels_of_an_earlier_run_stay(tmp_path):
 def test_a_label_not_seen_in_training_is_named(tmp_path):
     data = labelled(tmp_path, {"dog": 4, "emu": 1})
     (tmp_path / "list").write_text("emu/0.png\ndog/0.png\n")
-    said = []
-    prepared = prepare_images(
-        DataSettings(images=data.images, valid_list=str(tmp_path / "list"), cache=data.cache, image_size=16, workers=1),
-        None,
-        "classify",
-        labelled=True,
-        say=said.append,
-    )
+    data, said = replace(data, valid_list=str(tmp_path / "list")), []
+    prepared = prepare_images(data, None, "classify", labelled=True, say=said.append)
     assert said[0] == "pictures with a label that no training picture has, skipped: 1 (emu)"
     assert prepared.labels == ("dog",)
     assert len(prepared.valid) == 1

@@ -64,10 +64,8 @@ def test_a_person_comes_before_the_configuration_and_that_before_the_data():
     assert languages_of(data(**files, languages="fr-it"), "es-pt") == ("es", ("pt",))
     assert languages_of(data(builtin="phrasebook", pair="en-es")) == ("en", ("es",))
     assert languages_of(data(builtin="phrasebook", pair="en-es", languages="nl-pt_BR")) == ("nl", ("pt_BR",))
-
-
-def test_a_corpus_without_languages_has_none():
     assert languages_of(data(builtin="copy")) is None
+    assert languages_of(data(), "pt_BR-en") == ("pt_BR", ("en",))  # a pair is split at its hyphen
 
 
 @pytest.mark.parametrize(("tags", "targets"), [(("<2de>", "<2fr>"), ("de", "fr")), ((">>deu<<", ">>deu<<"), ("deu",))])
@@ -75,11 +73,6 @@ def test_tags_name_the_targets(tags, targets):
     corpora = [{"source": f"{i}.en", "target": f"{i}.xx", "tag": tag} for i, tag in enumerate(tags)]
     assert languages_of(data(corpora=corpora)) == ("en", targets)
     assert languages_of(data(corpora=corpora), "en-xx") == ("en", targets)
-
-
-def test_a_pair_is_split_at_its_hyphen():
-    assert languages_of(data(), "en-de") == ("en", ("de",))
-    assert languages_of(data(), "pt_BR-en") == ("pt_BR", ("en",))
 
 
 def test_what_a_person_says_of_models_is_checked():

@@ -13,7 +13,7 @@ from child import fork
 from data.cases import sentences, texts
 
 from regard.data import preparation as module
-from regard.data.preparation import CorpusReader, Rows, content, hash_of, prepare
+from regard.data.preparation import CorpusReader, hash_of, prepare
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
@@ -28,9 +28,8 @@ def test_everything_is_there_once(files, kind, joint):
     prepared = prepare(files(rows, held_out=0.1), TokenizerSettings(kind=kind, joint=joint), say=said.append)
     assert prepared.tokenizers.joint == joint
     assert (len(prepared.train), len(prepared.valid)) == (630, 70)
-    assert said == [
-        "630 pairs; 70 held out for validation (by hash; give --valid-source and --valid-target to choose them)"
-    ]
+    choose = "(by hash; give --valid-source and --valid-target to choose them)"
+    assert said == [f"630 pairs; 70 held out for validation {choose}"]
     assert prepared.valid_pairs == texts(prepared, prepared.valid) if kind != "word" else True
     assert set(prepared.valid_pairs) <= set(rows)
     if kind != "word":
@@ -49,15 +48,10 @@ def test_what_is_dropped_is_counted_and_said(files):
     ]
     valid = [*sentences(20, seed=1), ("", ""), ("long " * 60, "lang")]
     given, said = files(valid, "valid"), []
-    prepared = prepare(
-        files(rows, valid_source=given.source, valid_target=given.target, longest=40),
-        TokenizerSettings(kind="word"),
-        say=said.append,
-    )
-    assert said == [
-        "300 pairs; dropped 3 blank, 2 longer than 40 tokens; "
-        "20 for validation (dropped 1 blank, 1 longer than 40 tokens)"
-    ]
+    data = files(rows, valid_source=given.source, valid_target=given.target, longest=40)
+    prepared = prepare(data, TokenizerSettings(kind="word"), say=said.append)
+    dropped = "(dropped 1 blank, 1 longer than 40 tokens)"
+    assert said == [f"300 pairs; dropped 3 blank, 2 longer than 40 tokens; 20 for validation {dropped}"]
     assert prepared.counts["long"] == 2
     assert prepared.valid_pairs == sentences(20, seed=1)
     assert prepared.train.lengths.max() <= 40
@@ -214,9 +208,10 @@ def test_an_edit_of_the_same_size_at_the_same_time_is_seen(files):
 
 
 @pytest.mark.parametrize(
-    "name", ["train/tokens.bin", "valid/lengths.bin", "tokenizer.json", "manifest.json", "valid.jsonl"]
+    ("name", "how"),
+    [(f"{name}.bin", how) for name in ("train/tokens", "valid/lengths") for how in ("cut", "flipped", "gone")]
+    + [("tokenizer.json", "flipped"), ("manifest.json", "cut"), ("valid.jsonl", "gone")],
 )
-@pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
 def test_a_damaged_cache_is_built_again(files, name, how):
     data, said = files(sentences(60), held_out=0.1), []
     first = prepare(data)
@@ -265,9 +260,6 @@ def test_a_process_killed_while_it_writes_leaves_nothing_that_is_used(files, tmp
 # ---- readers
 
 
-TEXTS = ["a b c d", "d c b a"]
-
-
 def test_repetitions_of_a_held_out_pair_are_not_trained_on(files):
     rows = sentences(400) * 3
     prepared = prepare(files(rows, held_out=0.2), say=print)
@@ -309,9 +301,8 @@ def test_the_held_out_have_the_smallest_hashes(files):
 def test_the_smallest_corpora(files):
     prepared = prepare(files([("a", "b"), ("c", "d")]))
     assert (len(prepared.train), len(prepared.valid)) == (1, 1)
-    with pytest.raises(
-        DataError, match="one pair is too few to train on and to hold out for validation; give --valid-source"
-    ):
+    said = "one pair is too few to train on and to hold out for validation; give --valid-source"
+    with pytest.raises(DataError, match=said):
         prepare(files([("a", "b")] * 5))
     assert len(prepare(files([("a", "b")] * 5, held_out=0.0)).train) == 5
 
@@ -340,65 +331,8 @@ def test_a_large_corpus_is_sampled(files, monkeypatch):
     assert max(places) > 900
 
 
-@pytest.fixture(scope="module")
-def tokenizers():
-    return Tokenizers(train(TEXTS, "word"))
-
-
-def reading(**data):
-    return CorpusReader(DataSettings(source=("a",), target=("b",), **data), TokenizerSettings(kind="word"))
-
-
-def test_rows_that_are_blank_or_long_are_counted(tokenizers):
-    counts = Counter()
-    rows = [("a b", "b a"), ("", "a"), ("a", ""), ("a b c", "a"), ("a", "d c b"), ("c", "d")]
-    made = reading(longest=2).encode(rows, None, tokenizers, counts)
-    assert made.texts == [("a b", "b a"), ("c", "d")]
-    assert [tokenizers.source.decode(ids) for ids in made.sources] == ["a b", "c"]
-    assert [tokenizers.target.decode(ids) for ids in made.targets] == ["b a", "d"]
-    assert counts == {"blank": 2, "long": 2}
-
-
-def test_a_line_that_was_cut_is_no_pair(tokenizers):
-    counts = Counter()
-    assert reading().encode([("x" * MAX_LINE_CHARACTERS, "a")], None, tokenizers, counts).texts == []
+def test_a_line_that_was_cut_is_no_pair():
+    counts, reader = Counter(), CorpusReader(DataSettings(source="a", target="b"), TokenizerSettings(kind="word"))
+    tokenizers = Tokenizers(train(["a b c d", "d c b a"], "word"))
+    assert reader.encode([("x" * MAX_LINE_CHARACTERS, "a")], None, tokenizers, counts).texts == []
     assert counts["long"] == 1
-
-
-def test_a_tag_stands_before_the_source():
-    tokenizers = Tokenizers(train([*TEXTS, "<to-b> a"], "word", tags=["<to-b>"]))
-    made = reading().encode([("a", "b")], "<to-b>", tokenizers, Counter())
-    assert made.texts == [("<to-b> a", "b")]
-    assert len(made.sources[0]) == 2
-
-
-def test_only_keeps_all_parts_together():
-    rows = Rows([("a", "b"), ("c", "d"), ("e", "f")], [[1], [2], [3]], [[4], [5], [6]], [[], [(0, 0)], []])
-    assert rows.only([False, True, False]) == Rows([("c", "d")], [[2]], [[5]], [[(0, 0)]])
-    assert rows.only([True] * 3) == rows
-
-
-@pytest.mark.parametrize(
-    ("counts", "line"),
-    [
-        ({"pairs": 1200, "valid": 0}, "1,200 pairs; none for validation"),
-        (
-            {"pairs": 5, "valid": 2, "blank": 1, "long": 3, "repeated": 0},
-            "5 pairs; dropped 1 blank, 3 longer than 2 tokens; 2 held out for validation (by hash; give "
-            "--valid-source and --valid-target to choose them)",
-        ),
-    ],
-)
-def test_the_summary_counts_what_was_dropped(counts, line):
-    assert reading(longest=2).summary(counts, {}) == line
-
-
-def test_a_file_is_known_by_its_bytes(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_text("a\n")
-    other.write_text("a\n")
-    assert content(str(one)) == content(str(other))
-    other.write_text("b\n")
-    assert content(str(one)) != content(str(other))
-    with pytest.raises(DataError, match="missing"):
-        content(str(tmp_path / "missing"))

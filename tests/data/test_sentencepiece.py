@@ -26,6 +26,7 @@ from regard.errors import ArgumentError, DataError, MissingExtraError
 
 package = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed: pip install 'regard[test]'")
 
+SPECIAL = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]  # pieces, their scores and types
 FIXED = {"user_defined_symbols": "<USR>,ab<sep>,αβ,bab,333", "control_symbols": "CLS"}
 USUAL = [
     {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
@@ -37,12 +38,8 @@ USUAL = [
 ]
 KINDS = ("unigram", "bpe")
 RULES = ("nmt_nfkc", "identity", "nfkc_cf")
-OTHERS = (
-    {"remove_extra_whitespaces": False},
-    {"add_dummy_prefix": False},
-    {"split_by_whitespace": False},
-    {"treat_whitespace_as_suffix": True},
-)
+OTHERS = [{f"{name}": False} for name in ("remove_extra_whitespaces", "add_dummy_prefix", "split_by_whitespace")]
+OTHERS += [{"treat_whitespace_as_suffix": True}]
 ALL = [
     {"model_type": kind, "byte_fallback": fallback, "normalization_rule_name": rule, **fixed}
     for kind, fallback, rule, fixed in itertools.product(KINDS, (False, True), RULES, ({}, FIXED))
@@ -123,19 +120,9 @@ def test_rules_across_spaces(tmp_path, kind):
 
 def test_equal_sums_are_ranked_in_single_precision(tmp_path):
     """Words of two letters have many cuts of one sum, and the text before them decides."""
-    letters = {
-        "a": -2.1,
-        "b": -2.3,
-        "aa": -3.7,
-        "bb": -3.9,
-        "aab": -5.1,
-        "▁": -1.3,
-        "▁a": -2.9,
-        "▁bb": -4.3,
-        "abab": -6.7,
-    }
-    special = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]
-    data = write([*special, *((piece, score, 1) for piece, score in letters.items())])
+    letters = {"a": -2.1, "b": -2.3, "aa": -3.7, "bb": -3.9, "aab": -5.1, "▁": -1.3, "▁a": -2.9, "▁bb": -4.3}
+    letters["abab"] = -6.7
+    data = write([*SPECIAL, *((piece, score, 1) for piece, score in letters.items())])
     processor, tokenizer = opened(tmp_path, data)
     texts = ["".join(random.choices("aabb ", k=random.randrange(150))) for _ in range(300)]
     compare(processor, tokenizer, texts)
@@ -143,8 +130,7 @@ def test_equal_sums_are_ranked_in_single_precision(tmp_path):
 
 @pytest.mark.parametrize("kind", [1, 2])
 def test_pieces_that_are_not_used(tmp_path, kind):
-    letters = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3), ("▁", -1.5, 1)]
-    letters += [(sign, -2.0 - i, 1) for i, sign in enumerate("abc")]
+    letters = [*SPECIAL, ("▁", -1.5, 1), *((sign, -2.0 - i, 1) for i, sign in enumerate("abc"))]
     letters += [("ab", -1.0, 5), ("abc", -1.2, 1), ("aba", -0.5, 5), ("bc", -3.0, 1), ("d", -3.0, 5), ("cc", -1.1, 4)]
     processor, tokenizer = opened(tmp_path, write(letters, kind=kind))
     texts = ["".join(random.choices("abcd ", k=random.randrange(20))) for _ in range(300)]
@@ -154,10 +140,8 @@ def test_pieces_that_are_not_used(tmp_path, kind):
 @pytest.mark.parametrize("flags", [*itertools.product((0, 1), repeat=3)], ids=str)
 def test_spaces_that_are_not_escaped(tmp_path, flags):
     """Prefix, squeeze and escape in all ways, with pieces that have spaces or marks."""
-    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3)]
-    pieces += [
-        (piece, -1.0 - i, 1) for i, piece in enumerate([" a", "▁a", "b", " ", "▁", "a", "b a", "b▁a", "  ", "▁▁"])
-    ]
+    signs = [" a", "▁a", "b", " ", "▁", "a", "b a", "b▁a", "  ", "▁▁"]
+    pieces = [*SPECIAL, *((piece, -1.0 - i, 1) for i, piece in enumerate(signs))]
     normalisation = b"".join(field(number, flag) for number, flag in zip((3, 4, 5), flags, strict=True))
     processor, tokenizer = opened(tmp_path, write(pieces, normalisation=normalisation))
     texts = ["".join(random.choices("aab  ", k=random.randrange(12))) for _ in range(200)]
@@ -167,10 +151,8 @@ def test_spaces_that_are_not_escaped(tmp_path, flags):
 # ---- numbers
 
 
-IDS = {
-    piece: i
-    for i, piece in enumerate(["<pad>", "<s>", "</s>", "<unk>", ">>deu<<", "▁the", "▁a", "a", "▁", "x▁y", "Quelle"])
-}
+NUMBERED = [">>deu<<", "▁the", "▁a", "a", "▁", "x▁y", "Quelle"]
+IDS = {piece: i for i, piece in enumerate([*special_pieces.SPECIAL, *NUMBERED])}
 
 
 @pytest.fixture(scope="module")
@@ -229,18 +211,15 @@ def test_a_code_stands_at_the_beginning_alone(tmp_path, model):
     assert tokenizer.words([IDS[">>deu<<"], *rest])[:2] == [0, 1]
 
 
-def test_other_tags_stand_anywhere(tmp_path, model):
+@pytest.mark.parametrize("tags", [["__de__"], ["__de__", ">>deu<<"]])
+def test_other_tags_stand_anywhere(tmp_path, model, tags):
     ids = {**IDS, "__de__": len(IDS)}
-    _, tokenizer = opened(tmp_path, model, ids, tags=["__de__"])
+    _, tokenizer = opened(tmp_path, model, ids, tags=tags)
     text = [*tokenizer.encode("the"), ids["__de__"], *tokenizer.encode("a")]
     assert tokenizer.encode("the __de__a") == tokenizer.encode("the__de__ a") == text
     assert tokenizer.decode(text) == "the __de__ a" == tokenizer.normalise("the__de__  a")
-
-
-def test_both_sorts_of_tags(tmp_path, model):
-    ids = {**IDS, "__de__": len(IDS)}
-    _, tokenizer = opened(tmp_path, model, ids, tags=["__de__", ">>deu<<"])
-    assert tokenizer.encode(">>deu<<__de__ a") == [ids[">>deu<<"], ids["__de__"], *tokenizer.encode("a")]
+    code = [ids[">>deu<<"], ids["__de__"], *tokenizer.encode("a")]
+    assert (tokenizer.encode(">>deu<<__de__ a") == code) == (len(tags) == 2)
     assert ids[">>deu<<"] not in tokenizer.encode("a >>deu<<")
 
 
@@ -270,8 +249,7 @@ def test_words_are_those_of_the_text(tmp_path, model):
 
 
 def special(*left_out):
-    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<pad>", 0.0, 3), ("a", -1.0, 1)]
-    return [piece for piece in pieces if piece[0] not in left_out]
+    return [piece for piece in [*SPECIAL, ("a", -1.0, 1)] if piece[0] not in left_out]
 
 
 BROKEN = {
@@ -477,27 +455,12 @@ def test_added_words_are_read_back_and_cut_nothing(kind, tmp_path, texts):
 
 PIECES = {"▁": -2.0, "▁a": -1.0, "b": -2.5, "c": -3.0, "bc": -4.0, "▁▁": -9.0}
 BY_HAND = {
-    "kind": "unigram",
-    "bytes": False,
-    "prefix": True,
-    "suffix": False,
-    "squeeze": True,
-    "escape": True,
-    "leading": False,
-    "unknown": " ⁇ ",
-    "control": ["<ctl>"],
-    "charsmap": "",
-    "fixed": {},
-    "unused": {},
-    "pieces": PIECES,
+    **{"kind": "unigram", "unknown": " ⁇ ", "control": ["<ctl>"], "charsmap": ""},
+    **{"prefix": True, "squeeze": True, "escape": True, "bytes": False, "suffix": False, "leading": False},
+    **{"pieces": PIECES, "fixed": {}, "unused": {}},
 }
-UNSPELLED = (
-    "<ctl>",
-    "á",
-    "í",
-    "xá",
-    *(f"<0x{byte:02X}>" for byte in range(256)),
-)  # numbered, and not in the segmentation
+# Numbered, and not in the segmentation.
+UNSPELLED = ("<ctl>", "á", "í", "xá", *(f"<0x{byte:02X}>" for byte in range(256)))
 NUMBERS = {piece: i for i, piece in enumerate([*special_pieces.SPECIAL, *PIECES, *UNSPELLED])}
 
 

@@ -9,70 +9,49 @@ from regard.config import parse
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.errors import ConfigError
 
-REFUSED = [
-    (DataSettings, {"source": "a"}, "data.target: missing, as source is given"),
-    (DataSettings, {"valid_target": "a"}, "data.valid_source: missing, as valid_target is given"),
-    (DataSettings, {"source": "a", "target": "b", "builtin": "copy"}, "data.builtin: given together with source"),
-    (DataSettings, {"corpora": [{"file": "a.tsv"}], "builtin": "copy"}, "data.builtin: given together with corpora"),
+REFUSED_DATA = [
+    ({"source": "a"}, "data.target: missing, as source is given"),
+    ({"valid_target": "a"}, "data.valid_source: missing, as valid_target is given"),
+    ({"source": "a", "target": "b", "builtin": "copy"}, "data.builtin: given together with source"),
+    ({"corpora": [{"file": "a.tsv"}], "builtin": "copy"}, "data.builtin: given together with corpora"),
+    ({"valid_source": "a", "valid_target": "b", "valid": [{"file": "a.tsv"}]}, "data.valid: given together with"),
+    ({"corpora": [{"file": "a.tsv"}, {"source": "a"}]}, r"data.corpora\[1\].target: missing"),
+    ({"corpora": [{}]}, r"data.corpora\[0\].source: missing; give source and target, or file"),
+    ({"corpora": [{"file": "a.txt"}]}, r'data.corpora\[0\].file: "a.txt" given, expected a name that ends'),
+    ({"corpora": [{"file": "a.tsv", "source": "b"}]}, r"data.corpora\[0\].source: given together with file"),
+    ({"corpora": [{"source": "a", "target": "b", "source_column": 2}]}, "source_column: given without file"),
+    ({"corpora": [{"file": "a.tsv", "source_column": "en"}]}, 'source_column: "en" given, expected a column'),
+    ({"corpora": [{"file": "a.tsv", "target_column": 0}]}, "target_column: 0 given, expected at least 1"),
+    ({"corpora": [{"file": "a.tsv", "weight": 0}]}, r"data.corpora\[0\].weight: 0.0 given, expected at least"),
+    ({"corpora": [{"file": "a.tsv", "tag": "to de"}]}, r'data.corpora\[0\].tag: "to de" given, expected one'),
+    ({"corpora": [{"file": "a.tsv", "tag": ""}]}, r"data.corpora\[0\].tag"),
+    ({"builtin": "copy", "builtin_options": ["longest"]}, 'builtin_options: "longest" given, expected name'),
+    ({"held_out": 0.9}, "data.held_out: 0.9 given, expected at most 0.5"),
+    ({"longest": 0}, "data.longest: 0 given, expected at least 1"),
+    ({"alignment": "a"}, "alignment: given without source and target"),
+    ({"source": "a", "target": "b", "alignment": "gold"}, 'alignment: "gold" given with files, expected a file'),
+    ({"builtin": "copy", "alignment": "a"}, 'alignment: "a" given with a built-in corpus, expected "gold"'),
+    ({"builtin": "scenes", "alignment": "gold"}, "alignment: given without source and target"),
+    ({"documents": "a.tsv", "alignment": "a"}, "alignment: given without source and target"),
+    ({"corpora": [{"file": "a.tsv"}], "alignment": "a"}, "alignment: given together with corpora"),
+    ({"corpora": [{"source": "a", "target": "b", "alignment_column": 3}]}, "alignment_column: given without file"),
     (
-        DataSettings,
-        {"valid_source": "a", "valid_target": "b", "valid": [{"file": "a.tsv"}]},
-        "data.valid: given together with",
+        {"corpora": [{"file": "a.tsv", "alignment_column": "c"}]},
+        'alignment_column: "c" given, expected a column number',
     ),
-    (DataSettings, {"corpora": [{"file": "a.tsv"}, {"source": "a"}]}, r"data.corpora\[1\].target: missing"),
-    (DataSettings, {"corpora": [{}]}, r"data.corpora\[0\].source: missing; give source and target, or file"),
-    (
-        DataSettings,
-        {"corpora": [{"file": "a.txt"}]},
-        r'data.corpora\[0\].file: "a.txt" given, expected a name that ends',
-    ),
-    (
-        DataSettings,
-        {"corpora": [{"file": "a.tsv", "source": "b"}]},
-        r"data.corpora\[0\].source: given together with file",
-    ),
-    (
-        DataSettings,
-        {"corpora": [{"source": "a", "target": "b", "source_column": 2}]},
-        "source_column: given without file",
-    ),
-    (
-        DataSettings,
-        {"corpora": [{"file": "a.tsv", "source_column": "en"}]},
-        'source_column: "en" given, expected a column',
-    ),
-    (DataSettings, {"corpora": [{"file": "a.tsv", "target_column": 0}]}, "target_column: 0 given, expected at least 1"),
-    (
-        DataSettings,
-        {"corpora": [{"file": "a.tsv", "weight": 0}]},
-        r"data.corpora\[0\].weight: 0.0 given, expected at least",
-    ),
-    (
-        DataSettings,
-        {"corpora": [{"file": "a.tsv", "tag": "to de"}]},
-        r'data.corpora\[0\].tag: "to de" given, expected one',
-    ),
-    (DataSettings, {"corpora": [{"file": "a.tsv", "tag": ""}]}, r"data.corpora\[0\].tag"),
-    (
-        DataSettings,
-        {"builtin": "copy", "builtin_options": ["longest"]},
-        'builtin_options: "longest" given, expected name',
-    ),
-    (DataSettings, {"held_out": 0.9}, "data.held_out: 0.9 given, expected at most 0.5"),
-    (DataSettings, {"longest": 0}, "data.longest: 0 given, expected at least 1"),
-    (TokenizerSettings, {"kind": "bbpe"}, 'data.kind: "bbpe" given, expected .*did you mean'),
-    (TokenizerSettings, {"size": "large"}, 'data.size: "large" given, expected a whole number or "auto"'),
-    (TokenizerSettings, {"size": 100}, "data.size: 100 given, expected at least 300"),
-    (TokenizerSettings, {"kind": "word", "size": 4}, "data.size: 4 given, expected at least 5"),
-    (TokenizerSettings, {"kind": "word", "dropout": 0.1}, 'data.dropout: 0.1 given, but a tokenizer of kind "word"'),
-    (TokenizerSettings, {"dropout": 1.5}, "data.dropout: 1.5 given, expected at most 1"),
-    (TokenizerSettings, {"source_file": "a"}, "data.target_file: missing"),
-    (
-        TokenizerSettings,
-        {"file": "a", "source_file": "a", "target_file": "b"},
-        "data.file: given together with source_file",
-    ),
+    ({"corpora": [{"file": "a.tsv", "alignment_column": 3, "alignment": "b"}]}, "given together with alignment_column"),
 ]
+REFUSED_TOKENIZERS = [
+    ({"kind": "bbpe"}, 'data.kind: "bbpe" given, expected .*did you mean'),
+    ({"size": "large"}, 'data.size: "large" given, expected a whole number or "auto"'),
+    ({"size": 100}, "data.size: 100 given, expected at least 300"),
+    ({"kind": "word", "size": 4}, "data.size: 4 given, expected at least 5"),
+    ({"kind": "word", "dropout": 0.1}, 'data.dropout: 0.1 given, but a tokenizer of kind "word"'),
+    ({"dropout": 1.5}, "data.dropout: 1.5 given, expected at most 1"),
+    ({"source_file": "a"}, "data.target_file: missing"),
+    ({"file": "a", "source_file": "a", "target_file": "b"}, "data.file: given together with source_file"),
+]
+REFUSED = [(DataSettings, *row) for row in REFUSED_DATA] + [(TokenizerSettings, *row) for row in REFUSED_TOKENIZERS]
 
 
 @pytest.mark.parametrize(("cls", "given", "message"), REFUSED)

@@ -176,26 +176,13 @@ def test_half_a_surrogate_pair_does_not_stop_it():
 # Files made elsewhere
 
 
-def foreign(model, trainer, **parts):
-    made = library.Tokenizer(model)
-    for name, part in parts.items():
-        setattr(made, name, part)
-    made.train_from_iterator(TEXTS, trainer)
-    return made
-
-
 def byte_level(special):
-    made = foreign(
-        models.BPE(),
-        trainers.BpeTrainer(
-            vocab_size=400,
-            special_tokens=special,
-            show_progress=False,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-        pre_tokenizer=pre_tokenizers.ByteLevel(),
-        decoder=decoders.ByteLevel(),
+    made, alphabet = library.Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
+    made.train_from_iterator(TEXTS, trainer)
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", special.index("<s>"))])
     return made
 
@@ -216,30 +203,6 @@ def test_a_file_made_elsewhere_gets_its_special_pieces_moved(special, tmp_path):
         assert max(tokenizer.words(ids)) == len(text.split()) - 1
     Tokenizers(tokenizer).save(tmp_path / "ours.json")
     assert Tokenizers.load(tmp_path / "ours.json").source.encode(TEXTS[1]) == tokenizer.encode(TEXTS[1])
-
-
-def test_a_unigram_and_a_word_piece_file_made_elsewhere(tmp_path):
-    special = ["[UNK]", "[PAD]", "[CLS]", "[SEP]"]
-    makes = {
-        "unigram": (
-            models.Unigram(),
-            trainers.UnigramTrainer(vocab_size=80, special_tokens=special, unk_token="[UNK]", show_progress=False),
-        ),
-        "wordpiece": (
-            models.WordPiece(unk_token="[UNK]"),
-            trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False),
-        ),
-    }
-    for kind, (model, trainer) in makes.items():
-        made = foreign(model, trainer, pre_tokenizer=pre_tokenizers.WhitespaceSplit())
-        made.save(str(tmp_path / "theirs.json"))
-        tokenizer = Tokenizers.load(tmp_path / "theirs.json").source
-        assert tokenizer.kind == kind
-        assert tokenizer.pieces(range(4)) == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
-        assert tokenizer.pieces(tokenizer.encode(TEXTS[0])) == made.encode(TEXTS[0]).tokens
-        assert UNKNOWN in tokenizer.encode("\u4e00")
-        if kind == "wordpiece":
-            assert max(tokenizer.words(tokenizer.encode(TEXTS[0]))) == 3
 
 
 def test_two_files_of_one_tokenizer_are_joint(tmp_path):

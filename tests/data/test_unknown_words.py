@@ -60,31 +60,23 @@ def test_a_word_that_never_occurred(kind):
     assert unknown.message() == "zorp and flimmery were never seen in training"  # a number is spelled by its digits
 
 
-def test_a_letter_that_never_occurred():
-    unknown = UnknownWords(train(TEXTS, "bpe"), None)
-    unknown.add(["the zorp sleeps", "the жук sleeps"])
-    assert unknown.message() == "жук was never seen in training"
+CHINESE = ["我昨天吃了比萨", "他昨天吃了饭"]
 
 
-def test_words_of_a_word_tokenizer():
-    unknown = UnknownWords(train(["a b c", "b c d"], "word"), frozenset({"a"}))
-    unknown.add(["a b x", "d y x"])
-    assert unknown.message() == "x and y were never seen in training"
-
-
-def test_characters_have_no_words():
-    unknown = UnknownWords(train(["abc", "bcd"], "character"), known(["abc"]))
-    unknown.add(["abcd", "dcba"])
-    assert unknown.message() is None
-    unknown.add(["abx"])
-    assert unknown.message() == "abx was never seen in training"
-
-
-def test_scripts_without_spaces_have_no_words():
-    texts = ["我昨天吃了比萨", "他昨天吃了饭"]
-    unknown = UnknownWords(train(texts, "bpe"), known(texts))
-    unknown.add(["我吃了饭"])
-    assert unknown.message() is None
+@pytest.mark.parametrize(
+    ("kind", "texts", "words", "given", "message"),
+    [
+        ("bpe", TEXTS, None, ["the zorp sleeps", "the жук sleeps"], "жук was never seen in training"),  # letters alone
+        ("word", ["a b c", "b c d"], {"a"}, ["a b x", "d y x"], "x and y were never seen in training"),
+        ("character", ["abc", "bcd"], known(["abc"]), ["abcd", "dcba"], None),  # characters have no words
+        ("character", ["abc", "bcd"], known(["abc"]), ["abcd", "abx"], "abx was never seen in training"),
+        ("bpe", CHINESE, known(CHINESE), ["我吃了饭"], None),  # and scripts without spaces have none
+    ],
+)
+def test_what_is_unknown_to_a_kind_of_tokenizer(kind, texts, words, given, message):
+    unknown = UnknownWords(train(texts, kind), words)
+    unknown.add(given)
+    assert unknown.message() == message
 
 
 def test_each_word_is_told_of_once():

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,10 +22,8 @@ def test_sources_come_in_blocks_with_the_number_of_the_first(tmp_path):
     lines = SourceLines(source)
     assert lines.total == CHUNK + 3
     blocks = list(lines.blocks())
-    assert [(block.first, len(block.lines), block.prefixes) for block in blocks] == [
-        (1, CHUNK, None),
-        (CHUNK + 1, 3, None),
-    ]
+    found = [(block.first, len(block.lines), block.prefixes) for block in blocks]
+    assert found == [(1, CHUNK, None), (CHUNK + 1, 3, None)]
     assert [line for block in blocks for line in block.lines] == [str(i) for i in range(CHUNK + 3)]
 
 
@@ -87,37 +85,27 @@ def test_a_line_of_more_tokens_than_the_model_has_positions_is_named():
         check_lengths("given", [[1], [1, 2, 3, 4]], 3, 10)
 
 
-@dataclass
-class Label:
-    label: str
-    probability: float = 0.75
-
-    @property
-    def probabilities(self):
-        return {self.label: self.probability}
+def label(texts):
+    outputs = [SimpleNamespace(label=text, probability=0.75, probabilities={text: 0.75}) for text in texts]
+    return [output if output.label else None for output in outputs]
 
 
 def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tmp_path):
     warnings = []
     lines = DocumentLines(file(tmp_path, "documents", "good", "", *[""] * 11), warnings.append)
     assert lines.total == 13
-    written = list(lines.labelled(lambda texts: [Label(text) if text else None for text in texts], True, False))
-    assert written == [(13, "good\t0.7500\n" + "\n" * 12)]
+    assert list(lines.labelled(label, True, False)) == [(13, "good\t0.7500\n" + "\n" * 12)]
     assert len(warnings) == 11  # ten are named, and all are counted
     assert "documents, line 2: a document without words" in warnings[0]
     assert warnings[-1] == "12 of 13 documents have no words and get no label"
 
 
-def test_one_file_of_documents(tmp_path):
+def test_one_file_of_documents_whose_texts_are_made_of_lines(tmp_path):
     with pytest.raises(CommandError, match="two: a second argument given, expected one text"):
         one_input(["one", "two"])
     assert (one_input(["one"]), one_input([])) == ("one", "-")
-
-
-def test_documents_are_made_of_lines(tmp_path):
     path = file(tmp_path, "documents", "a", "b", "")
     lines = DocumentLines(path, lambda text: None, lambda each: [text * 2 for text in each])
-    label = lambda texts: [Label(text) if text else None for text in texts]  # noqa: E731
     assert list(lines.labelled(label, False, False)) == [(3, "aa\nbb\n\n")]
 
 
@@ -136,9 +124,8 @@ def test_what_has_white_space_is_a_text(tmp_path, monkeypatch, text):
     given = text_or_file(text)
     assert isinstance(given, GivenText)
     assert SourceLines(given).total == max(1, text.count("\n"))
-    assert [line for block in SourceLines(given).blocks() for line in block.lines] == (
-        text.removesuffix("\n").split("\n")
-    )
+    lines = [line for block in SourceLines(given).blocks() for line in block.lines]
+    assert lines == text.removesuffix("\n").split("\n")
 
 
 def test_what_is_there_is_a_file(tmp_path, monkeypatch):
@@ -166,10 +153,8 @@ def test_odd_bytes_of_sources_are_read_as_a_mark_and_counted(tmp_path):
     assert lines.total == 4
     assert next(lines.blocks()).lines == ["one", "caf� au lait", "�� two", "three"]
     assert list(lines.blocks())
-    assert messages[-1] == (
-        f"{path}: 2 lines have bytes that are not UTF-8 and were read as �: the first is line 2, byte 4 (0xe9); "
-        "convert it to UTF-8"
-    )
+    what = "2 lines have bytes that are not UTF-8 and were read as �: the first is line 2, byte 4 (0xe9)"
+    assert messages[-1] == f"{path}: {what}; convert it to UTF-8"
     (tmp_path / "half").write_bytes(b"one\ntwo\xe2\x82")
     assert next(SourceLines(str(tmp_path / "half")).blocks()).lines == ["one", "two�"]
     (tmp_path / "nul").write_bytes(b"one\n\xff\0\n")
@@ -189,10 +174,7 @@ def test_several_inputs_are_read_one_after_the_other(tmp_path, monkeypatch):
     assert messages == [f"{paths[1]}: empty, nothing to translate"]
     assert lines.total == 3
     monkeypatch.setattr("regard.io.inputs.CHUNK", 1)
-    assert [(block.first, block.place) for block in SourceLines([paths[2], paths[0]]).blocks()] == [
-        (1, 1),
-        (2, 1),
-        (3, 2),
-    ]
+    found = [(block.first, block.place) for block in SourceLines([paths[2], paths[0]]).blocks()]
+    assert found == [(1, 1), (2, 1), (3, 2)]
     with pytest.raises(DataError, match="has 1 line and .*one, .*none and .*two have 3; expected the same number"):
         SourceLines(paths, prefixes=file(tmp_path, "few", "x"))

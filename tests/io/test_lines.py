@@ -73,12 +73,6 @@ def test_the_same_lines_as_the_corpus_reader(tmp_path_factory, texts, packed):
     assert count_lines(path) == len(list(corpus_lines(path)))
 
 
-def test_what_looks_like_a_line_end_and_is_none(tmp_path):
-    odd = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
-    (tmp_path / "file").write_bytes(f"\ufeff{odd}\r\n\n  \n\ufeffx".encode())
-    assert all_lines(tmp_path / "file") == [odd, "", "  ", "\ufeffx"]
-
-
 def test_packed_files_put_together_and_padded(tmp_path):
     data = gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree\n") + bytes(512)
     for seed in range(20):

@@ -100,7 +100,7 @@ def test_a_directory_of_members_that_lies(tmp_path):
     """Its checksum is right: somebody made it so. Sizes and places that lead out of the file are refused."""
     end = len(write(tmp_path / "pack").read_bytes())
     refused, rng = 0, random.Random(0)
-    for _ in range(300):
+    for _ in range(120):
         place = rng.randrange(end - DIGITS - len(MARK))
 
         def spoil(content, place=place):
@@ -113,7 +113,7 @@ def test_a_directory_of_members_that_lies(tmp_path):
             refused += 1
         else:
             assert all(start >= 0 and start + size <= end for start, size in members.values())
-    assert refused > 20
+    assert refused > 8
 
 
 def test_a_member_that_would_end_outside(tmp_path):

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int, Int32, Int64, UInt8, UInt64
 from torch import Tensor
+from torch.nn import functional
 
 from regard.data.alignments import Linking, Links
 from regard.data.bpe_dropout import BpeDropout
@@ -146,19 +147,14 @@ class Order:
         lengths[:, 1] += 1  # start or end
         longer, difference = lengths.max(1), lengths[:, 0] - lengths[:, 1]
         order = np.lexsort((np.where(longer % 2, -difference, difference), longer))
-        return indices[order], fill(longer[order], self.budget, self.rows)
-
-
-def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list[int]:
-    """Find where to cut pairs, sorted by their longer side, so that rows × longest stays within the budget."""
-    count, start, cuts = len(longer), 0, [0]
-    while start < count:
-        most = max(1, min(budget // int(longer[start]), rows or budget, count - start))
-        # Rows × longest only grows, so the first that is too much ends the batch.
-        needed = longer[start : start + most] * np.arange(1, most + 1)
-        start += max(1, int(np.searchsorted(needed, budget, side="right")))
-        cuts.append(start)
-    return cuts
+        longer, count, start, cuts = longer[order], len(longer), 0, [0]
+        while start < count:
+            most = max(1, min(self.budget // int(longer[start]), self.rows or self.budget, count - start))
+            # Rows × longest only grows, so the first that is too much ends the batch.
+            needed = longer[start : start + most] * np.arange(1, most + 1)
+            start += max(1, int(np.searchsorted(needed, self.budget, side="right")))
+            cuts.append(start)
+        return indices[order], cuts
 
 
 def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
@@ -263,14 +259,10 @@ class Batch(TensorBatch):
         """Return some of the rows, reading lengths back from the device."""
         rows = slice(first, last)
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
-        return Batch(
-            self.source[rows, : int(source_lengths.max())],
-            source_lengths,
-            self.target[rows, : int(target_lengths.max()) + 1],
-            target_lengths,
-            int(target_lengths.sum()),
-            None if self.links is None else self.links.part(first, last),
-        )
+        source = self.source[rows, : int(source_lengths.max())]
+        target = self.target[rows, : int(target_lengths.max()) + 1]
+        links = None if self.links is None else self.links.part(first, last)
+        return Batch(source, source_lengths, target, target_lengths, int(target_lengths.sum()), links)
 
 
 Pairs = Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]
@@ -470,23 +462,14 @@ def pad_up(batch: Batch, columns: int = 4) -> Batch:
     """
     rows = len(batch)
     grain = max(8, round_up(rows, 8) // 32)
-    padded_rows = -(-rows // grain) * grain
+    more = -rows % grain
     if batch.links is not None:
         raise ArgumentError("links: given, expected none: a batch with links cannot be rounded up")
     m, n = (-(-size // columns) * columns for size in (batch.source.shape[1], batch.target.shape[1] - 1))
-
-    def grown(tensor: Tensor, size: int, filling: int) -> Tensor:
-        result = tensor.new_full((padded_rows, *([size] if tensor.ndim == 2 else [])), filling)
-        result[: len(tensor), ..., : tensor.shape[-1]] = tensor
-        return result
-
-    return Batch(
-        grown(batch.source, m, PAD),
-        torch.cat([batch.source_lengths, batch.source_lengths.new_ones(padded_rows - rows)]),
-        grown(batch.target, n + 1, PAD),
-        torch.cat([batch.target_lengths, batch.target_lengths.new_zeros(padded_rows - rows)]),
-        batch.tokens,
-    )
+    source = functional.pad(batch.source, (0, m - batch.source.shape[1], 0, more), value=PAD)
+    target = functional.pad(batch.target, (0, n + 1 - batch.target.shape[1], 0, more), value=PAD)
+    source_lengths = functional.pad(batch.source_lengths, (0, more), value=1)
+    return Batch(source, source_lengths, target, functional.pad(batch.target_lengths, (0, more)), batch.tokens)
 
 
 # ---- pictures

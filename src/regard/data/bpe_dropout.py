@@ -119,17 +119,13 @@ class Cutter:
         if path is None:
             if len(self.paths) >= KEPT:
                 self.paths.clear()
-            path = self.paths[word] = self.path(word)
+            path = [self.symbols(word)]  # after 0, 1, 2, … merges of plain BPE
+            while possible := self.possible(path[-1]):
+                path.append(merge_symbols(path[-1], possible[0]))
+            self.paths[word] = path
         # Up to the first merge that is left out, the way is that of plain BPE, which asks once a merge.
         depth = draws.keep(len(path) - 1)
         return path[depth] if depth == len(path) - 1 else self.merge(path[depth], draws)
-
-    def path(self, word: str) -> list[Symbols]:
-        """Return a word after 0, 1, 2, … merges of plain BPE."""
-        path = [self.symbols(word)]
-        while possible := self.possible(path[-1]):
-            path.append(merge_symbols(path[-1], possible[0]))
-        return path
 
     def symbols(self, word: str) -> Symbols:
         """Return a word's first symbols: a piece for each character, or its bytes, or the unknown piece."""

@@ -207,27 +207,24 @@ def draw_examples(name: str, module: Any, count: int, seed: int, split: Split, o
         hashes.add(code)
         return True
 
-    if count == 0:
+    listed = module.every(accept, options) is not None
+
+    def draw_then_list() -> Iterator[Example | None]:
+        waited = 0
+        for example in module.draw(random.Random(seed).random, accept, options):
+            waited = waited + 1 if example is None else 0
+            if waited > (HASTE if listed else PATIENCE):
+                break
+            yield example
+        yield from module.every(accept, options) or ()
+
+    yielded = 0
+    for example in itertools.islice((each for each in draw_then_list() if each is not None), count):
+        yield example
+        yielded += 1
+    if yielded == count:
         return
-    yielded = waited = 0
-    rest = module.every(accept, options)
-    patience = PATIENCE if rest is None else HASTE
-    for example in module.draw(random.Random(seed).random, accept, options):
-        if example is not None:
-            yield example
-            yielded, waited = yielded + 1, 0
-            if yielded == count:
-                return
-        elif (waited := waited + 1) > patience:
-            break
-    rest = module.every(accept, options)
-    for example in rest or ():
-        if example is not None:
-            yield example
-            yielded += 1
-            if yielded == count:
-                return
-    there = "there are only" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
+    there = "there are only" if listed else f"{PATIENCE:,} draws in a row yielded only"
     raise ArgumentError(f"{name}: {count:,} examples wanted, but {there} {yielded:,} different ones for {split}")
 
 
@@ -278,7 +275,7 @@ def write_corpus(
         ends += [f"{side}.{what}" for what in ("heads", "relations") for side in sides]
     as_lines: Written = example_lines
     if CORPORA[name].form == "documents":
-        ends, as_lines = ["tsv", "align"], document_line
+        ends, as_lines = ["tsv", "align"], lambda _, each: (f"{each.target}\t{each.source}", example_lines("", each)[2])
     if CORPORA[name].form == "pictures":
         with_question = options.get("question", "none") != "none"
         ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")
@@ -305,11 +302,6 @@ def example_lines(number: str, example: Example) -> tuple[str, ...]:
     heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     relations = map(" ".join, (example.source_relations, example.target_relations))
     return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
-
-
-def document_line(number: str, example: Example) -> tuple[str, str]:
-    """Return a document's line in each file."""
-    return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
 
 
 def album(folder: Path) -> Written:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -124,11 +124,7 @@ def read_list(path: str | Path, say: Say = ignore) -> set[str]:
     return {line.strip() for line in lines(path, say)} - {""}
 
 
-class PictureFile(NamedTuple):
-    """A picture file's size and time, known without reading it."""
-
-    bytes: int
-    changed: int  # nanoseconds
+PictureFile = tuple[int, int]  # its bytes, and when it was changed, in nanoseconds: known without reading it
 
 
 def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFile]:
@@ -171,7 +167,7 @@ def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
                     waiting.append((name, above | {here}))
                 elif pictured and entry.is_file():
                     status = entry.stat()
-                    yield name, PictureFile(status.st_size, status.st_mtime_ns)
+                    yield name, (status.st_size, status.st_mtime_ns)
                 elif pictured:
                     there = os.path.exists(os.path.join(folder, name))
                     problems.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")

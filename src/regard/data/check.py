@@ -16,7 +16,6 @@ or where the next sentence is what is to be predicted, each target is the next s
 import math
 import re
 import statistics
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -85,9 +84,7 @@ class Sample:
     lines: list[int] = field(default_factory=list)
     firsts: list[str] = field(default_factory=list)
     seconds: list[str] = field(default_factory=list)
-    hashed: int = 0  # rows among which repetitions were looked for
-    thinned: bool = False  # these are not all
-    repeated: list[int] = field(default_factory=list)  # lines
+    repeated: list[int] = field(default_factory=list)  # lines of rows that repeat an earlier one
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -97,19 +94,13 @@ class Sample:
         """Return how many rows each row of the sample stands for."""
         return self.rows / max(1, len(self))
 
-    def scale(self, count: int) -> int:
-        """Scale a count in the sample to all rows."""
-        return round(count * self.share)
-
 
 def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int = READ) -> Sample:
     """Take a sample of rows: every stretch, every second, every fourth …, so that there are at most `most` rows.
 
-    Repetitions are looked for among rows that are chosen by their content, as all copies of a row are chosen together.
+    Repetitions are looked for among all, by their hashes.
     """
-    sample, step, mask = Sample(), 1, 0
-    known: dict[int, int] = {}  # a row's hash: by what it is chosen
-    repeated: list[tuple[int, int]] = []
+    sample, step, known = Sample(), 1, set[int]()
     for number, (first, second, *_) in enumerate(rows):
         if number == read:
             break
@@ -123,22 +114,11 @@ def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int =
                 keep = [i for i, line in enumerate(sample.lines) if (line - 1) // STRETCH % step == 0]
                 for name in ("lines", "firsts", "seconds"):
                     setattr(sample, name, [getattr(sample, name)[i] for i in keep])
-        if not first or not second:
-            continue
-        choice = zlib.crc32(first.encode(), zlib.crc32(second.encode()))
-        if choice & mask:
-            continue
-        identity = hash((first, second))
-        if identity in known:
-            repeated.append((choice, number + 1))
-        else:
-            known[identity] = choice
-        if len(known) + len(repeated) > most:
-            mask = mask << 1 | 1
-            known = {key: each for key, each in known.items() if not each & mask}
-            repeated = [row for row in repeated if not row[0] & mask]
-    sample.hashed, sample.thinned = len(known) + len(repeated), mask > 0
-    sample.repeated = [line for _, line in repeated]
+        if first and second:
+            identity = hash((first, second))
+            if identity in known:
+                sample.repeated.append(number + 1)
+            known.add(identity)
     return sample
 
 
@@ -185,10 +165,9 @@ def find_empty(sample: Sample, what: str) -> list[Finding]:
 
 def find_duplicates(sample: Sample, what: str) -> list[Finding]:
     """Find rows that repeat an earlier one, both sides the same."""
-    if not sample.repeated or len(sample.repeated) < WORTH * sample.hashed:
-        return []
     count = len(sample.repeated)
-    count = round(count * sample.rows / sample.hashed) if sample.thinned else count
+    if not count or count < WORTH * sample.rows:
+        return []
     text = f"{count:,} of {sample.rows:,} {what} repeat an earlier one, such as line {sample.repeated[0]:,}"
     return [Finding("duplicates", text, count, sample.repeated[0])]
 
@@ -199,7 +178,7 @@ def find_copies(sample: Sample) -> list[Finding]:
     copies = [i for i in both if sample.firsts[i] == sample.seconds[i]]
     if copies and len(copies) == len(both) and len(both) > 1:
         text = "every target is a copy of its source; give the translations of the sources as targets"
-        return [Finding("same", text, sample.scale(len(copies)), sample.lines[copies[0]], fatal=True)]
+        return [Finding("same", text, round(len(copies) * sample.share), sample.lines[copies[0]], fatal=True)]
     return report_rows("copies", "pairs are copies: the target is the source", copies, sample)
 
 
@@ -281,7 +260,7 @@ def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, wor
     """Report rows of a sample in one line with their count, where they are enough."""
     if not places or len(places) < worth * len(sample):
         return []
-    count, line = sample.scale(len(places)), sample.lines[places[0]]
+    count, line = round(len(places) * sample.share), sample.lines[places[0]]
     return [Finding(name, f"{count:,} of {sample.rows:,} {what}, such as line {line:,}", count, line)]
 
 
@@ -398,10 +377,7 @@ class Agreement:
         stretches = np.cumsum(np.concatenate([[0], np.diff(lines) != 1]))  # of a sample, those that hang together
         every = 1 + self.count // ANCHORS
         chosen = np.flatnonzero((stretches if stretches[-1] else np.arange(self.count) // 500) % every == 0)
-        self.find_anchors(sources, targets, chosen)
-
-    def find_anchors(self, sources: Sequence[str], targets: Sequence[str], chosen: Int64[np.ndarray, " c"]) -> None:
-        """Find the numbers and names of the chosen pairs that occur on both sides, each with its weight."""
+        # The numbers and names of the chosen pairs that occur on both sides, each with its weight.
         rows = [[set(WORD.findall(texts[i])) for i in chosen.tolist()] for texts in (sources, targets)]
         counts = [Counter(word for row in side for word in row) for side in rows]
         most = COMMON * len(chosen) + 2

@@ -191,8 +191,7 @@ def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
 
     A CSV comes as lines of a TSV, without its header.
     """
-    for _, line in numbered_lines(path, say):
-        yield line
+    return (line for _, line in numbered_lines(path, say))
 
 
 def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:

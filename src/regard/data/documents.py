@@ -77,21 +77,15 @@ class DocumentReader(CorpusReader):
 
     def facts(self) -> dict[str, object]:
         """Return the labels, and how documents are split and cut."""
-        return {
-            "documents": self.data.document_tokens,
-            "labels": self.labels,
-            "sentences": self.data.sentence_mark if self.own is None else self.known_by(self.own),
-            "rules": sentence_split.EDITION,
-        }
-
-    def known_by(self, splitter: Splitter) -> str:
-        """Identify the user's own splitter by its result on the first documents, as code cannot be compared."""
-        if self.data.builtin:
-            examples = generate(str(self.data.builtin), PROBE, **self.data.drawing())
-            texts = [example.source for example in examples]
-        else:
-            texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]
-        return hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()
+        sentences = self.data.sentence_mark
+        if self.own is not None:  # known by its result on the first documents, as code cannot be compared
+            if self.data.builtin:
+                texts = [each.source for each in generate(str(self.data.builtin), PROBE, **self.data.drawing())]
+            else:
+                texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]
+            sentences = hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()
+        facts = {"documents": self.data.document_tokens, "labels": self.labels}
+        return {**facts, "sentences": sentences, "rules": sentence_split.EDITION}
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
         """Collect the labels, beside what the first pass finds."""

@@ -83,9 +83,8 @@ def extend_tokenizers(
         places = [0, 1] if tokenizers.same_ids else places
         missing = [i for i in places if not is_known(sides[i], piece)]
         if not missing:
-            raise ConfigError(
-                KEY, f"{show_value(piece)} given, which is a piece of the vocabulary already; leave it out"
-            )
+            known = "which is a piece of the vocabulary already; leave it out"
+            raise ConfigError(KEY, f"{show_value(piece)} given, {known}")
         form, code = split_piece(piece)
         for i in missing:
             # What stands around texts is a tag, too, where pieces of its form are tags.
@@ -123,7 +122,14 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
     pieces: dict[int, list[int]] = {}
     ordinary = [i for i in range(UNKNOWN + 1, size) if i not in tokenizer.hidden]  # what texts are made of
     for piece, form in wanted.items():
-        name = piece if form != "word" else name_word(tokenizer, piece)
+        name = piece
+        if form == "word":
+            check_words(tokenizer, f"{show_value(piece)} given")
+            text = tokenizer.normalise(piece)
+            if text.split(" ") != [text] or not text or MARK in text:
+                expected = "expected one word, which the tokenizer reads as it is"
+                raise ConfigError(KEY, f"{show_value(piece)} given, {expected}")
+            name = text if tokenizer.kind == "word" else MARK + text
         if name in words:  # of two that are normalised to one
             continue
         i = free.pop(0) if free else size
@@ -143,15 +149,6 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
             KEY, f"{len(wanted):,} pieces given, expected fewer: with those that were added before, at most {ADDED:,}"
         )
     return ExtendedSide(tokenizer, open_tokenizer(content, KEY), pieces, [*range(size, rounded)])
-
-
-def name_word(tokenizer: Tokenizer, word: str) -> str:
-    """Return what a vocabulary calls a word; a ConfigError says why it cannot have it."""
-    check_words(tokenizer, f"{show_value(word)} given")
-    text = tokenizer.normalise(word)
-    if text.split(" ") != [text] or not text or MARK in text:
-        raise ConfigError(KEY, f"{show_value(word)} given, expected one word, which the tokenizer reads as it is")
-    return text if tokenizer.kind == "word" else MARK + text
 
 
 def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:

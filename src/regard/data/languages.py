@@ -16,6 +16,7 @@ one of them is, in logarithms, than one of the profile's own texts. A text witho
 
 import functools
 import hashlib
+import itertools
 import json
 import math
 import unicodedata
@@ -334,15 +335,12 @@ def profile_corpus(train: Encoded, tokenizers: Tokenizers, tags: Sequence[str | 
     """Profile both sides of what is trained on, a sample of each corpus at even intervals; `tags`: of each corpus."""
     sources, targets = list[str](), dict[str, list[str]]()
     ends = (*train.starts[1:], len(train))
-    for number, (start, end) in enumerate(zip(train.starts, ends, strict=True)):
-        tag = (tags[number] if number < len(tags) else None) or ""
+    for start, end, tag in zip(train.starts, ends, itertools.chain(tags, itertools.repeat("")), strict=False):
         pairs = [train.pair(i) for i in range(start, end, max(1, (end - start) // PAIRS))]
-        sources += decode_some([pair[0] for pair in pairs], tokenizers.source, tag)
-        targets.setdefault(tag, []).extend(decode_some([pair[1] for pair in pairs], tokenizers.target))
-    profiles = {tag: LanguageProfile.of(texts) for tag, texts in targets.items()}
-    return RunLanguages(
-        LanguageProfile.of(sources), {tag: profile for tag, profile in profiles.items() if profile is not None}
-    )
+        sources += decode_some([pair[0] for pair in pairs], tokenizers.source, tag or "")
+        targets.setdefault(tag or "", []).extend(decode_some([pair[1] for pair in pairs], tokenizers.target))
+    profiles = {tag: profile for tag, texts in targets.items() if (profile := LanguageProfile.of(texts)) is not None}
+    return RunLanguages(LanguageProfile.of(sources), profiles)
 
 
 def decode_some(rows: Sequence[Any], tokenizer: Tokenizer, tag: str = "", most: float = CHARACTERS) -> list[str]:

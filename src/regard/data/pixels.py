@@ -62,8 +62,11 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
 
 
 def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[np.ndarray, "3 s s"]:
-    """Decode a picture from a file, or from one that is open; `name` is what errors call it."""
-    from PIL import Image, UnidentifiedImageError
+    """Decode a picture, upright, in colour, scaled and cropped, from a file, or from one that is open.
+
+    `name` is what errors call it.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         # The decoders warn of much that does not matter to a person, and PIL of sizes that are checked below.
@@ -72,7 +75,12 @@ def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[n
             with Image.open(file, formats=formats()) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise Image.DecompressionBombError
-                return pixels_of(image, side)
+                # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down.
+                image.draft("RGB", (2 * side, 2 * side))
+                upright = to_rgb(ImageOps.exif_transpose(image))
+                if upright.size != (side, side):
+                    upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
+                return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
     except Image.DecompressionBombError:
         raise DataError(f"{name}: more than {MAX_PIXELS:,} pixels, too large to be decompressed") from None
     except UnidentifiedImageError:
@@ -117,18 +125,6 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def pixels_of(image: "Image", side: int) -> UInt8[np.ndarray, "3 s s"]:
-    """Return the pixels of an opened picture, upright, in colour, scaled and cropped."""
-    from PIL import Image, ImageOps
-
-    # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down well.
-    image.draft("RGB", (2 * side, 2 * side))
-    upright = to_rgb(ImageOps.exif_transpose(image))
-    if upright.size != (side, side):
-        upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
-    return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
-
-
 def to_rgb(image: "Image") -> "Image":
     """Convert a picture to RGB."""
     from PIL import Image
@@ -138,10 +134,6 @@ def to_rgb(image: "Image") -> "Image":
     if image.mode.startswith("I"):  # 16 bits and more, which PIL would cut off at 255 and not scale
         numbers = np.clip(np.asarray(image).astype(np.int64), 0, 65535) >> 8
         return Image.fromarray(numbers.astype(np.uint8)).convert("RGB")
-    if image.mode == "F":
-        numbers = np.nan_to_num(np.asarray(image))
-        scale = 255.0 if numbers.max() <= 1 else 1.0
-        return Image.fromarray(np.clip(numbers * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
         clear = image.convert("RGBA")
         ground = Image.new("RGB", image.size, WHITE)

@@ -271,23 +271,19 @@ class CorpusReader:
         counts["blank"] += len(rows) - len(real) + empty
         counts["long"] += len(fits) - sum(fits) - empty
         encoded = Rows(real, sources, targets).only(fits)
-        if self.linked:
-            self.add_links(encoded, int(tag is not None), tokenizers, counts)
-        return encoded
-
-    def add_links(self, encoded: Rows, before: int, tokenizers: Tokenizers, counts: Counter[str]) -> None:
-        """Add the links of each row, `before` words behind where the source's line has them.
-
-        A pair whose words the tokenizer separates differently goes on without, and is counted.
-        """
-        sources = count_words(tokenizers.source, encoded.sources)
-        targets = count_words(tokenizers.target, encoded.targets)
-        for (source_text, target_text, text), *words in zip(encoded.texts, sources, targets, strict=True):
+        if not self.linked:
+            return encoded
+        # Links lie behind the tag. A pair whose words the tokenizer separates differently goes on without, and is
+        # counted.
+        source_counts = count_words(tokenizers.source, encoded.sources)
+        target_counts = count_words(tokenizers.target, encoded.targets)
+        for (source_text, target_text, text), *words in zip(encoded.texts, source_counts, target_counts, strict=True):
             right = words == [len(source_text.split()), len(target_text.split())]
-            links = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
+            links = [(source + (tag is not None), target) for source, target in sorted(set(parse_pharaoh(text)))]
             counts["linked"] += bool(links and right)
             counts["unlinked"] += bool(links and not right)
             encoded.links.append(links if right else [])
+        return encoded
 
     def manifest(self) -> dict[str, Any]:
         """Return what the cache's manifest keeps beside the counts."""
@@ -451,10 +447,8 @@ def build(folder: Path, reader: CorpusReader, tokenizers: Tokenizers | None) -> 
     if tokenizers is None:
         tokenizers = reader.train_tokenizers(training, survey).surround(**reader.settings.around)
     reader.remarks.clear()  # all is read once more
-    with (
-        SplitWriter(folder / "train", reader, tokenizers) as train,
-        SplitWriter(folder / "valid", reader, tokenizers) as valid,
-    ):
+    train, valid = (SplitWriter(folder / name, reader, tokenizers) for name in ("train", "valid"))
+    with contextlib.closing(train.writer), contextlib.closing(valid.writer):
         starts, hashes = [], set[int]()
         for corpus in training:
             starts.append(train.writer.count)
@@ -506,12 +500,6 @@ class SplitWriter:
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
         self.words, self.target_words = WordCollector(), WordCollector()
-
-    def __enter__(self) -> "SplitWriter":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.writer.close()
 
     def take(self, rows: list[Pair], tag: str | None) -> None:
         """Encode rows, and write those that are kept."""

@@ -143,7 +143,11 @@ class SentencePiece:
         anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
         longest_first = "|".join(map(re.escape, sorted(anywhere, key=len, reverse=True)))
         self.tags = re.compile(f"({longest_first})") if anywhere else None
-        self.surface = self.read_surfaces(vocabulary)
+        # What each id is written as: a text, or the value of a byte.
+        spelled: Mapping[str, int] = BYTES if section["bytes"] else {}
+        self.surface: dict[int, str | int] = {i: spelled.get(piece, piece) for piece, i in vocabulary.items()}
+        self.surface |= {vocabulary[piece]: "" for piece in section["control"] if piece in vocabulary}
+        self.surface[UNKNOWN] = section["unknown"]
         self.added = AddedWords(words, self.cut_rest) if words else None
         self.bare: Any = None  # the same pieces, for what is normalised already
 
@@ -198,8 +202,9 @@ class SentencePiece:
             return self.cut(self.model, text)
         ids, between = list[int](), list[str]()
         for word in text.split(" "):
-            own = self.find_added(word)
-            if own is None:
+            tidied = self.tidy(word)
+            own = self.added.encode(tidied)
+            if own is None or self.tidy(f"1 {word} 1") != f"1 {tidied} 1":  # or where what is around it matters
                 between.append(word)
             else:
                 ids += [*self.cut(self.model, " ".join(between)), *own]
@@ -211,13 +216,6 @@ class SentencePiece:
         ids = self.ids
         return [ids.get(piece, UNKNOWN) for piece in model.encode(text, out_type=bytes)]
 
-    def find_added(self, word: str) -> list[int] | None:
-        """Encode a word that begins with an added one; None for others, and where what is around them matters."""
-        assert self.added is not None
-        text = self.tidy(word)
-        ids = self.added.encode(text)
-        return ids if ids is not None and self.tidy(f"1 {word} 1") == f"1 {text} 1" else None
-
     def cut_rest(self, text: str) -> list[int]:
         """Cut what follows an added word: normalised, and without a mark."""
         if self.bare is None:
@@ -226,13 +224,6 @@ class SentencePiece:
         return self.cut(self.bare, text)
 
     # ---- ids to text, and all of it to a model file
-
-    def read_surfaces(self, vocabulary: Mapping[str, int]) -> dict[int, str | int]:
-        """Return what each id is written as: a text, or the value of a byte."""
-        spelled: Mapping[str, int] = BYTES if self.section["bytes"] else {}
-        surface: dict[int, str | int] = {i: spelled.get(piece, piece) for piece, i in vocabulary.items()}
-        surface |= {vocabulary[piece]: "" for piece in self.section["control"] if piece in vocabulary}
-        return surface | {UNKNOWN: self.section["unknown"]}
 
     def decode(self, ids: Iterable[int]) -> str:
         """Write ids as text: marks as spaces, bytes joined, without the mark that was put at the beginning."""
@@ -260,10 +251,6 @@ class SentencePiece:
     def pieces(self) -> list[str]:
         """Return the pieces of its model file, in their order."""
         return list(list_pieces(self.section, self.vocabulary))
-
-    def model_file(self, words: Iterable[str] = ()) -> bytes:
-        """Return the content of its model file; `words` are unused pieces behind its own, which can be read back."""
-        return model_of(self.section, self.vocabulary, words)
 
 
 # One byte that is no text is replaced, and what is behind it is read on.
@@ -311,7 +298,16 @@ def parse(data: bytes) -> ModelFile:
     pieces, parts = list[tuple[str, float, int]](), dict[int, dict[int, Any]]()
     for number, value in read_fields(data):
         if number == 1:
-            pieces.append(parse_piece(value, len(pieces)))
+            fields, i = dict(read_fields(value)), len(pieces)
+            piece, score, sort = text(fields.get(1), ""), fields.get(2, b"\0\0\0\0"), fields.get(3, NORMAL)
+            if not isinstance(score, bytes) or len(score) != 4 or not isinstance(sort, int):
+                raise reading.Unreadable(f"piece {i} has no score or type")
+            (score,) = struct.unpack("<f", score)
+            sized = 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE
+            if not sized or not math.isfinite(score) or not NORMAL <= sort <= BYTE:
+                what = "has no text or a long one, no finite score or an unknown type"
+                raise reading.Unreadable(f"piece {i} ({visible(piece[:40])}) {what}")
+            pieces.append((piece, score, sort))
         elif number in (2, 3, 5):
             parts[number] = parts.get(number, {}) | dict(read_fields(value))
     if not pieces or 2 not in parts or 3 not in parts:
@@ -328,20 +324,6 @@ def parse(data: bytes) -> ModelFile:
     settings = {"kind": kind} | {name: bool(part.get(number, usual)) for name, (part, number, usual) in flags.items()}
     names = tuple(text(training.get(n), name) for n, name in ((48, "<pad>"), (46, "<s>"), (47, "</s>")))
     return ModelFile(pieces, settings, names, text(training.get(44), SURFACE), normalisation.get(2, b""))
-
-
-def parse_piece(data: Any, i: int) -> tuple[str, float, int]:
-    """Parse a piece: its text, score and type."""
-    values = dict(read_fields(data))
-    piece, score, kind = text(values.get(1), ""), values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
-    if not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
-        raise reading.Unreadable(f"piece {i} has no score or type")
-    value: float = struct.unpack("<f", score)[0]
-    if not 0 < len(piece) <= tokenizer_checks.LONGEST_PIECE or not math.isfinite(value) or not NORMAL <= kind <= BYTE:
-        raise reading.Unreadable(
-            f"piece {i} ({visible(piece[:40])}) has no text or a long one, no finite score or an unknown type"
-        )
-    return piece, value, kind
 
 
 def text(value: Any, default: str) -> str:

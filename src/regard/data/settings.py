@@ -69,9 +69,12 @@ class CorpusSettings:
                     raise ConfigError(name, "given together with file; give source and target, or file")
             if self.form not in TABLES:
                 raise wrong_value("file", self.file, f"a name that ends in {', '.join(TABLES)} or .gz")
-            if self.form == ".tsv":
-                for name in get_args(Column):
-                    self.check_column(name)
+            for name in get_args(Column) if self.form == ".tsv" else ():
+                value = getattr(self, name)
+                number = int(value) if isinstance(value, int) or (value and value.isdecimal() and len(value) < 9) else 0
+                if value is not None and not 1 <= number <= COLUMNS:
+                    expected = f"a column number from 1 to {COLUMNS:,}, as the file is a TSV"
+                    raise wrong_value(name, value, expected)
             if self.alignment is not None and self.alignment_column is not None:
                 raise ConfigError("alignment", "given together with alignment_column; give one of them")
         if self.tag is not None and not is_word(self.tag):
@@ -86,13 +89,6 @@ class CorpusSettings:
     def linked(self) -> bool:
         """Return whether word links stand beside its pairs."""
         return self.alignment is not None or self.alignment_column is not None
-
-    def check_column(self, name: Column) -> None:
-        """Refuse a column of a TSV file that is given by something else than its number."""
-        value = getattr(self, name)
-        number = int(value) if isinstance(value, int) or (value and value.isdecimal() and len(value) < 9) else 0
-        if value is not None and not 1 <= number <= COLUMNS:
-            raise wrong_value(name, value, f"a column number from 1 to {COLUMNS:,}, as the file is a TSV")
 
     def key(self, name: Column) -> str:
         """Return the key of a JSON object; dots lead into objects, as in translation.de."""

@@ -30,7 +30,7 @@ import tokenizers as library
 
 from regard.config import show_value, visible
 from regard.data.pre_tokenizer import MARK, AddedWords, separable
-from regard.data.sentencepiece import SentencePiece
+from regard.data.sentencepiece import SentencePiece, model_of
 from regard.data.special_pieces import END, PAD, SPECIAL, START, UNKNOWN, adopt
 from regard.data.tokenizer_checks import MAX_BYTES, check_form, loaded_part
 from regard.errors import ConfigError, DataError
@@ -264,7 +264,8 @@ class Tokenizer:
     def model_file(self, *, words: bool = True) -> bytes:
         """Return SentencePiece's model file of a tokenizer that has one, with the words that were added, or without."""
         assert self.sentencepiece is not None
-        return self.sentencepiece.model_file(self.pieces(self.added.values()) if words else ())
+        model = self.sentencepiece
+        return model_of(model.section, model.vocabulary, self.pieces(self.added.values()) if words else ())
 
     def dumps(self) -> str:
         """Return the text of a tokenizer.json that `tokenizers` reads."""
@@ -389,7 +390,7 @@ def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **
 # The library's threads do not survive in a forked child, which encodes on one thread: without this the library warns on
 # every fork, and a child that encodes a batch could wait for ever.
 PARALLEL = "TOKENIZERS_PARALLELISM"
-before_fork: list[str | None] = []  # what it is while processes are forked
+before_fork: list[str | None] = []  # what a person has set, while a process is forked
 
 
 def quiet_fork() -> None:
@@ -398,7 +399,11 @@ def quiet_fork() -> None:
     os.environ.setdefault(PARALLEL, "false")
 
 
+def restore_threads() -> None:
+    """Let the library have threads again, as before the fork."""
+    if before_fork.pop() is None:
+        os.environ.pop(PARALLEL, None)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=quiet_fork, after_in_parent=lambda: before_fork.pop() is None and os.environ.pop(PARALLEL, None)
-    )
+    os.register_at_fork(before=quiet_fork, after_in_parent=restore_threads)

@@ -45,7 +45,22 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
         return
     if is_written_here(content):
         return
-    check_parts(content, place)
+    model = content["model"]
+    for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+        value = model.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > 64):
+            raise DataError(f"{place}: its model.{name} is {short(value)}, expected a text of at most 64 characters")
+    most = model.get("max_input_chars_per_word", 100)
+    if type(most) is not int or not 0 <= most <= LONGEST_WORD:
+        name, expected = "max_input_chars_per_word", f"expected at most {LONGEST_WORD}"
+        raise DataError(f"{place}: its model.{name} is {short(most)}, {expected}")
+    growth, parts = 1.0, list_parts(content)  # none may make a text endless, or take quadratic time
+    if len(parts) > PARTS:
+        raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
+    for key, part in parts:
+        growth *= growth_of(part, place)
+        if growth > GROWTH:
+            raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
     problem = trial(json.dumps(loaded_part(content)))
     if problem is not None:
         raise DataError(f"{place}: not a tokenizer: {problem}")
@@ -219,27 +234,6 @@ NUMBERING = (
 
 
 # ---- any other form
-
-
-def check_parts(content: Mapping[str, Any], place: str) -> None:
-    """Refuse parts that make a text endless, or take quadratic time."""
-    model = content["model"]
-    for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
-        value = model.get(name)
-        if value is not None and (not isinstance(value, str) or len(value) > 64):
-            raise DataError(f"{place}: its model.{name} is {short(value)}, expected a text of at most 64 characters")
-    most = model.get("max_input_chars_per_word", 100)
-    if type(most) is not int or not 0 <= most <= LONGEST_WORD:
-        raise DataError(
-            f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
-        )
-    growth, parts = 1.0, list_parts(content)
-    if len(parts) > PARTS:
-        raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
-    for key, part in parts:
-        growth *= growth_of(part, place)
-        if growth > GROWTH:
-            raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
 
 
 def list_parts(content: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

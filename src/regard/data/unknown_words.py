@@ -103,27 +103,23 @@ class UnknownWords:
         return list(dict.fromkeys(strip_marks(word) for word in text.split() if self.judge(word)))
 
     def judge(self, word: str) -> bool:
-        """Return whether a word is unknown, and remember that."""
+        """Return whether a word did not occur in training, and remember that; marks alone are no words."""
         unknown = self.verdicts.get(word)
         if unknown is None:
             if len(self.verdicts) >= self.remembered:
                 self.verdicts.clear()
-            unknown = self.is_unknown(word)
+            ids, known_words = self.tokenizer.encode(word), self.known_words
+            unknown = re.search(r"\w", word) is not None and (
+                UNKNOWN in ids
+                or any(map(BYTE.fullmatch, self.tokenizer.pieces(ids)))
+                or any(
+                    known_words is not None and part not in known_words and not any(map(is_unspaced, part))
+                    for part in PARTS.findall(word.lower())
+                )
+            )
             if len(word) <= SHOWN_CHARACTERS:  # a longer one hardly comes again, and may be as long as a book
                 self.verdicts[word] = unknown
         return unknown
-
-    def is_unknown(self, word: str) -> bool:
-        """Return whether a word did not occur in training; marks alone are no words."""
-        if not re.search(r"\w", word):
-            return False
-        ids = self.tokenizer.encode(word)
-        if UNKNOWN in ids or any(BYTE.fullmatch(piece) for piece in self.tokenizer.pieces(ids)):
-            return True
-        if self.known_words is None:
-            return False
-        parts = PARTS.findall(word.lower())
-        return any(part not in self.known_words for part in parts if not any(map(is_unspaced, part)))
 
     def tell(self) -> None:
         """Report the unknown words that were not reported yet."""
@@ -158,9 +154,6 @@ def describe(words: list[str]) -> str:
     """Name words that did not occur in training, no more than fit on a line."""
     shortened = (word if len(word) <= SHOWN_CHARACTERS else f"{word[:SHOWN_CHARACTERS]}…" for word in words[:LISTED])
     names = [*map(visible, shortened)]
-    rest = len(words) - len(names)
-    if rest:
-        listed = f"{', '.join(names)} and {rest:,} more"
-    else:
-        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    *first, last = names if len(words) == len(names) else [*names, f"{len(words) - len(names):,} more"]
+    listed = " and ".join(filter(None, (", ".join(first), last)))
     return f"{listed} {'was' if len(words) == 1 else 'were'} never seen in training"

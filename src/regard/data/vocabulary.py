@@ -180,26 +180,20 @@ def different_words(texts: Sequence[str]) -> int:
     return len(words - split) + len({character for word in split for character in word})
 
 
-def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counter[str]:
-    """Count the parts of words. Each different word is split only once, as that takes time."""
-    counts = Counter(word for text in texts for word in text.split())
-    parts, cut = Counter[str](), mark_words(cut=True)
-    for word, count in counts.items():
-        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(clean_text(word))):
-            for start in range(0, len(part), LONGEST_PART):
-                parts[part[start : start + LONGEST_PART]] += count
-    return parts
-
-
 def learn(
     model: models.Model, trainer: trainers.Trainer, texts: Sequence[str], normaliser: normalizers.Normalizer
 ) -> dict[str, Any]:
     """Train a model of the library on the parts of words, and return it as tokenizer.json has it."""
     learner = library.Tokenizer(model)
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
-    parts = parts_of(texts, normaliser).items()
+    counts = Counter(word for text in texts for word in text.split())
+    parts, cut = Counter[str](), mark_words(cut=True)
+    for word, count in counts.items():  # each different word is split only once, as that takes time
+        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(clean_text(word))):
+            for start in range(0, len(part), LONGEST_PART):
+                parts[part[start : start + LONGEST_PART]] += count
     # Every part as often as it occurs, a line each, as the library counts for itself.
-    lines = (f"{part}\n" * min(1000, count - start) for part, count in parts for start in range(0, count, 1000))
+    lines = (f"{part}\n" * min(1000, count - start) for part, count in parts.items() for start in range(0, count, 1000))
     learner.train_from_iterator(lines, trainer)
     learned: dict[str, Any] = json.loads(learner.to_str())["model"]
     return learned

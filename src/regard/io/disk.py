@@ -87,24 +87,18 @@ def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
         return
     for each in entries:
         match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each)
-        if match and (name_set is None or match[1] in name_set):
-            with contextlib.suppress(OSError):  # another process may have removed it
-                remove_if_left(folder / each)
-
-
-def remove_if_left(path: Path) -> None:
-    """Remove a temporary file that nobody holds."""
-    if path.is_symlink():  # none of ours
-        path.unlink()
-        return
-    with open(path, "r+b") as file:
-        locked = try_lock(file)
-        if locked is False or (locked is None and time.time() - path.stat().st_mtime < STALE):
-            return
-        if os.name != "nt":
-            path.unlink()
-    if os.name == "nt":
-        path.unlink()
+        if not match or (name_set is not None and match[1] not in name_set):
+            continue
+        path, is_held = folder / each, False
+        with contextlib.suppress(OSError):  # another process may have removed it
+            if not path.is_symlink():  # which is none of ours
+                with open(path, "r+b") as file:
+                    locked = try_lock(file)
+                    is_held = locked is False or (locked is None and time.time() - path.stat().st_mtime < STALE)
+                    if not is_held and os.name != "nt":  # Windows removes no open file
+                        path.unlink()
+            if not is_held:
+                path.unlink(missing_ok=True)
 
 
 def no_link(path: str, flags: int) -> int:

@@ -408,19 +408,17 @@ def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise DataError(f"{name}, line {number:,}: {describe_bad_csv(str(error))}") from None
+            problem = next((words for part, words in BAD_CSV.items() if part in str(error)), f"not valid CSV: {error}")
+            raise DataError(f"{name}, line {number:,}: {problem}") from None
         yield number, cells
 
 
-def describe_bad_csv(problem: str) -> str:
-    """Describe what the parser found in words for people."""
-    if "unexpected end" in problem:
-        return "a quotation mark that opens a text here is not closed"
-    if "expected after" in problem:
-        return 'text behind a closing quotation mark; inside of a quoted text, write each quotation mark twice ("")'
-    if "field limit" in problem:
-        return f"a text of more than {FIELD:,} characters, or a quotation mark that is not closed"
-    return f"not valid CSV: {problem}"
+BAD_CSV = {  # what the parser finds, in words for people
+    "unexpected end": "a quotation mark that opens a text here is not closed",
+    "expected after": "text behind a closing quotation mark; "
+    'inside of a quoted text, write each quotation mark twice ("")',
+    "field limit": f"a text of more than {FIELD:,} characters, or a quotation mark that is not closed",
+}
 
 
 def is_header(cells: list[str]) -> bool:
