@@ -18,22 +18,9 @@ from regard.io import disk, packs
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
-FILES = (
-    "config.toml",
-    "base.safetensors",
-    "tokenizer.json",
-    "words.txt",
-    "languages.json",
-    "sentences.json",
-    "sources.json",
-    "alignment.json",
-    "log.txt",
-    "metrics.jsonl",
-    "report.html",
-    "baseline.json",
-    "commands.jsonl",
-    "trackers.json",
-)
+FILES = ("config.toml", "base.safetensors", "tokenizer.json", "words.txt", "languages.json", "sentences.json",
+         "sources.json", "alignment.json", "log.txt", "metrics.jsonl", "report.html", "baseline.json", "commands.jsonl",
+         "trackers.json")  # fmt: skip
 FOLDERS = ("checkpoints", "tensorboard")
 LOCK = ".lock"
 ATTEMPTS = 1000  # to make a folder that other processes remove
