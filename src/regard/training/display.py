@@ -92,8 +92,9 @@ class LiveProgress(Progress):
             self._console.print(table)
         # What others write to standard error goes above the display; standard output only where that is the terminal
         # too, for in a pipe it must stay where it was sent.
-        redirect = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": True}
-        self._live = live.Live(self, console=self._console, refresh_per_second=DRAWINGS, **redirect)
+        self._live = live.Live(
+            self, console=self._console, refresh_per_second=DRAWINGS, redirect_stdout=sys.stdout.isatty()
+        )
         self._live.start()
 
     def limit(self, seconds: float | None) -> None:
@@ -115,7 +116,7 @@ class LiveProgress(Progress):
         self._validating_since = None
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples = [Sample(*map(legible, each[:3]), each.label) for each in samples]
+        self._samples = [Sample._make((*map(legible, each[:3]), each.label)) for each in samples]
 
     def say(self, text: str) -> None:
         self._console.print(Text(text))
