@@ -14,7 +14,7 @@ from regard.errors import TrainingError
 from regard.models import KINDS
 from regard.run import load
 from regard.tasks import start
-from regard.training import Checkpoints, loop, read_checkpoint
+from regard.training import Checkpoints, read_checkpoint, update
 
 SMALL = {"size": 8, "embedding": 8, "hidden": 8}
 MODELS = {
@@ -111,7 +111,7 @@ def test_no_kind_ends_otherwise(tmp_path, name, valid, steps):
 )
 def test_whatever_overflows_first(tmp_path, monkeypatch, name, rate, valid, steps):
     """Scores, gradients, or the weights themselves: steps that no rate could be set to take."""
-    monkeypatch.setattr(loop, "rate_at", lambda step, settings: rate)
+    monkeypatch.setattr(update, "rate_at", lambda step, settings: rate)
     said = outcome(diverging(tmp_path, name, 1.0, valid, steps), tmp_path / "run")
     check_folder(tmp_path / "run", valid)
     if rate == 1e38:
@@ -134,7 +134,7 @@ def test_what_was_good_before_stays_the_best(tmp_path, monkeypatch):
     whole = table(tmp_path)
     start(whole, tmp_path / "run")
     best = (tmp_path / "run" / "checkpoints" / "best.json").read_text()
-    monkeypatch.setattr(loop, "rate_at", lambda step, settings: 1e38)
+    monkeypatch.setattr(update, "rate_at", lambda step, settings: 1e38)
     whole["training"]["steps"] = 200
     with pytest.raises(TrainingError, match="finite"):
         start(whole, tmp_path / "run", resume=True)

@@ -36,7 +36,7 @@ def test_the_table_of_settings_gives_the_settings(kind, preset, task):
     ],
 )
 def test_the_data_says_what_is_learned_and_by_which_kind(data, task, kind):
-    settings = read_settings({"data": data})
+    settings = read_settings({"data": data} if data else {})
     assert (settings.task, settings.kind) == (task, kind)
 
 
@@ -67,10 +67,6 @@ def test_what_does_not_go_together_is_named(table, said):
 
 def test_a_picture_classifier_of_scenes_is_named_by_its_kind():
     assert read_settings({"data": {"builtin": "scenes"}, "model": {"kind": "convnet"}}).task == "classify"
-
-
-def test_nothing_given_is_a_transformer():
-    assert read_settings({}).kind == "transformer"
 
 
 def test_what_goes_from_run_to_run():

@@ -126,9 +126,12 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     train(Line(), training(), run)
     left = [
         ".config.toml.123",
+        ".config.toml.new",
         ".tokenizer.json.124-0a0b0c0d",
         ".report.html.125",
         ".metrics.jsonl.126-0a0b0c0d",
+        "metrics.jsonl.part",
+        "report.html.part",
         ".lock",
         "checkpoints/.best.json.127-0a0b0c0d",
         "checkpoints/.new-best",

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plugin_rows import forget_plugins
 from tiny import Line, records, training
 
+from regard import plugins
 from regard.errors import ConfigError, MissingExtraError
 from regard.plugins import TABLES
 from regard.training.loop import train
@@ -247,7 +249,7 @@ def test_training_goes_on_without_one_that_fails(tmp_path, capsys):
     assert capsys.readouterr().err == "regard: unreliable: no network; no more curves are sent to it\n"
 
 
-def test_a_plugin_adds_one(tmp_path):
+def test_a_plugin_adds_one(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(
         "import regard\nfrom regard.training.metrics import TrackerRow\n"
         "class Printed:\n"
@@ -256,13 +258,12 @@ def test_a_plugin_adds_one(tmp_path):
         "    def close(self): print('closed')\n"
         "regard.register(tracker=TrackerRow('printed', Printed))\n"
     )
-    code = (
-        "from pathlib import Path; from regard import plugins; plugins.load('mine.py')\n"
-        "from regard.training.metrics import open_trackers\n"
-        "found = open_trackers(['printed'], Path('.'), None); found.log(3, {'step/loss': 0.5}); found.close()\n"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert shown.stdout == "3 ['step/loss']\nclosed\n"
+    with forget_plugins(tmp_path, monkeypatch):
+        plugins.load("mine.py")
+        found = open_trackers(["printed"], tmp_path, None)
+        found.log(3, {"step/loss": 0.5})
+        found.close()
+    assert capsys.readouterr().out == "3 ['step/loss']\nclosed\n"
 
 
 def test_names_are_kept_with_the_run(tmp_path):

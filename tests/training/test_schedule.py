@@ -236,6 +236,8 @@ def test_a_checkpoint_that_takes_what_was_left_is_not_the_last(is_open, tmp_path
     monkeypatch.setattr(Checkpoints, "write", write_slowly)
     first = train(Slow(), settings, tmp_path)
     assert (first.stop_reason, first.step) == ("minutes", 10), "one more step, whose checkpoint ends the run"
+    assert records(tmp_path)[-1]["kind"] == "valid"
+    assert Checkpoints(tmp_path).linked("best") == Checkpoints(tmp_path).linked("last") == "step-000010"
     again = train(Slow(), settings, tmp_path, resume=True)
     assert (again.stop_reason, again.step, again.first) == ("minutes", 10, 10)
 
@@ -306,17 +308,6 @@ def test_patience_goes_over_a_resume(tmp_path):
     rest = train(Scripted(values[3:]), training(steps=24, patience=3), run, resume=True)
     assert replace(rest, first=0, seconds=0.0) == replace(whole, first=0, seconds=0.0)
     assert rest.step == 20
-
-
-def test_minutes_end_a_run_with_a_validation(tmp_path):
-    result = train(Line(), training(steps=10**6, minutes=0.2 / 60, validate_every=10**6), tmp_path)
-    assert result.stop_reason == "minutes"
-    assert result.seconds == pytest.approx(0.2, abs=0.3)
-    assert records(tmp_path)[-1]["kind"] == "valid"
-    assert Checkpoints(tmp_path).linked("best") == Checkpoints(tmp_path).linked("last") == f"step-{result.step:06d}"
-    # Going on with the same limit stops at once: the time counts over resumes.
-    again = train(Line(), training(steps=10**6, minutes=0.2 / 60, validate_every=10**6), tmp_path, resume=True)
-    assert (again.step, again.stop_reason) == (result.step, "minutes")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

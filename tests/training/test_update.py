@@ -17,9 +17,7 @@ from training.cases import Numbers, Said, same, stepped, weights
 from regard.errors import TrainingError
 from regard.machine import is_out_of_memory
 from regard.models import build, read_model_config
-from regard.training.distributed import Group
-from regard.training.loop import Trainer, train
-from regard.training.progress import Progress
+from regard.training.loop import train
 from regard.training.task import Loss, Position, Prediction, Prefetch, Task
 from regard.training.update import Replay, attempt_in_parts, batch_tensors, describe_path, not_replayed
 
@@ -249,13 +247,6 @@ def test_who_takes_weights_in_half_precision(options, packs):
     model = build("transformer", read_model_config(table), 20, 20)
     assert model.packs is packs
     assert Prediction(model).half_weights is packs
-
-
-def test_a_plain_module_is_an_objective(tmp_path):
-    trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
-    trainer.prepare(False)
-    assert trainer.updater.copies is None
-    assert trainer.updater.replay is None
 
 
 def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):

@@ -199,7 +199,8 @@ class Classify(RunTask):
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
         chosen = [(*rows[i][0], rows[i][1]) for i in pick_three(by_length)]
-        return [Sample(beginning(text), label, output, label=True) for text, label, output in chosen]
+        cut = [text[:SHOWN].rsplit(maxsplit=1)[0] + " …" if len(text) > SHOWN else text for text, _, _ in chosen]
+        return [Sample(text, *each[1:], label=True) for text, each in zip(cut, chosen, strict=True)]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
@@ -377,10 +378,3 @@ def compare_labels(
         tables.append(Table("predicted label (across) for each true label (down)", ("", *run.labels), rows))
     heading = f"{run.folder}: {len(labels):,} {what}"
     return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
-
-
-def beginning(text: str) -> str:
-    """Cut a text to what a sample shows of it."""
-    if len(text) <= SHOWN:
-        return text
-    return text[:SHOWN].rsplit(maxsplit=1)[0] + " …"

@@ -383,8 +383,20 @@ def write_synced(path: Path, content: bytes) -> None:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a checkpoint's manifest, checked; a folder of a step holds that step."""
     path = folder / "manifest.json"
-    manifest = read_canonical(path, "a checkpoint's manifest")
-    check_manifest(manifest, str(path))
+    manifest, where = read_canonical(path, "a checkpoint's manifest"), str(path)
+    check_key(manifest, "step", is_count, "a number of steps", where)
+    check_key(manifest, "files", dict, "a table of files", where)
+    files = [(manifest["files"], name, "files.") for name in FILES]
+    for table, name, part in [*files, (manifest, "base", "")] if "base" in manifest else files:
+        check_key(table, name, dict, "a table with bytes and sha256", where, part)
+        check_key(table[name], "bytes", is_count, "a number of bytes", where, f"{part}{name}.")
+        check_key(table[name], "sha256", str, "a checksum", where, f"{part}{name}.")
+    for key in ("counters", "task"):
+        if key in manifest:
+            check_key(manifest, key, dict, "a table", where)
+    for key, right, expected in TASK_CHECKS:
+        if key in manifest.get("task", {}):
+            check_key(manifest["task"], key, right, expected, where, "task.")
     match = NAME.fullmatch(folder.name.removeprefix(".old-"))
     if match and match["step"] and manifest["step"] != int(match["step"]):
         raise CheckpointError(
@@ -425,29 +437,6 @@ def canonical(manifest: Mapping[str, Any]) -> bytes:
     return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
-    """Refuse a manifest with values of the wrong type or range."""
-    check_key(manifest, "step", is_count, "a number of steps", where)
-    check_key(manifest, "files", dict, "a table of files", where)
-    files = [(manifest["files"], name, "files.") for name in FILES]
-    for table, name, path in [*files, (manifest, "base", "")] if "base" in manifest else files:
-        check_key(table, name, dict, "a table with bytes and sha256", where, path)
-        check_key(table[name], "bytes", is_count, "a number of bytes", where, f"{path}{name}.")
-        check_key(table[name], "sha256", str, "a checksum", where, f"{path}{name}.")
-    if "counters" in manifest:
-        check_key(manifest, "counters", dict, "a table", where)
-    if "task" not in manifest:
-        return
-    check_key(manifest, "task", dict, "a table", where)
-    for key, right, expected in (
-        ("model", dict, "a table of options"),
-        ("tokenizer", lambda value: value is None or isinstance(value, str), "a checksum, or null"),
-        ("labels", is_labels, "a list of different texts"),
-    ):
-        if key in manifest["task"]:
-            check_key(manifest["task"], key, right, expected, where, "task.")
-
-
 def check_key(
     table: Mapping[str, Any], key: str, right: type | Callable[[Any], bool], expected: str, where: str, path: str = ""
 ) -> Any:
@@ -469,5 +458,13 @@ def is_number(value: object) -> bool:
     return type(value) is float or (type(value) is int and abs(value) < COUNT)
 
 
-def is_labels(value: object) -> bool:
+def are_labels(value: object) -> bool:
+    """Return whether a value is a list of different texts."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value) and len({*value}) == len(value) > 0
+
+
+TASK_CHECKS: tuple[tuple[str, type | Callable[[Any], bool], str], ...] = (
+    ("model", dict, "a table of options"),
+    ("tokenizer", lambda value: value is None or isinstance(value, str), "a checksum, or null"),
+    ("labels", are_labels, "a list of different texts"),
+)

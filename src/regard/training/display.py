@@ -92,8 +92,9 @@ class LiveProgress(Progress):
             self._console.print(table)
         # What others write to standard error goes above the display; standard output only where that is the terminal
         # too, for in a pipe it must stay where it was sent.
-        redirect = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": True}
-        self._live = live.Live(self, console=self._console, refresh_per_second=DRAWINGS, **redirect)
+        self._live = live.Live(
+            self, console=self._console, refresh_per_second=DRAWINGS, redirect_stdout=sys.stdout.isatty()
+        )
         self._live.start()
 
     def limit(self, seconds: float | None) -> None:
@@ -115,7 +116,7 @@ class LiveProgress(Progress):
         self._validating_since = None
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples = [Sample(*map(legible, each[:3]), each.label) for each in samples]
+        self._samples = [Sample._make((*map(legible, each[:3]), each.label)) for each in samples]
 
     def say(self, text: str) -> None:
         self._console.print(Text(text))
@@ -134,18 +135,40 @@ class LiveProgress(Progress):
         """Render the display in lines that fit; a low window shows fewer samples, each on fewer lines."""
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
-        lines += self._fitted(width, height - len(lines), console)
+        lines += self._fitted(width, height - len(lines))
         for line in lines[: max(1, height - 1)]:
             line.no_wrap, line.overflow = True, "crop"
             yield line
 
-    def _fitted(self, width: int, room: int, console: Console) -> list[Text]:
+    def _fitted(self, width: int, room: int) -> list[Text]:
         """Fit as many samples as there is room for, each text on two lines or on one."""
         for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
-            lines = [line for sample in self._samples[:count] for line in _sample_lines(sample, width, depth, console)]
+            lines = [line for sample in self._samples[:count] for line in self._lay_out(sample, width, depth)]
             if len(lines) < room and width >= 20:
                 return lines
         return []
+
+    def _lay_out(self, sample: Sample, width: int, depth: int) -> list[Text]:
+        """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
+        output = Text()
+        for piece, differs in sample.pieces:
+            output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
+        texts = {"source": Text(sample.source), "reference": Text(sample.reference, style="dim"), "output": output}
+        margin = MARGIN if width >= NARROW else 3
+        lines = [Text("")]
+        for name, text in texts.items():
+            room = max(4, width - margin)
+            rows = list(text.wrap(self._console, room, overflow="fold"))
+            if len(rows) > depth:
+                rows = rows[:depth]
+                rows[-1].rstrip()
+                rows[-1].append(" …")
+                rows[-1].truncate(room, overflow="ellipsis")
+            for row, part in enumerate(rows):
+                label = (name if margin == MARGIN else name[0]) if row == 0 else ""
+                part.rstrip()
+                lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
+        return lines
 
     def _standing(self, width: int) -> list[Text]:
         course, lines = self._course, [Text("")]
@@ -202,26 +225,3 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
         return [Text(label, style="dim"), *map(Text, rows)]
     labels = [label, *[""] * len(rows)]
     return [Text().append(labels[i].ljust(margin), style="dim").append(row) for i, row in enumerate(rows)]
-
-
-def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
-    """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
-    output = Text()
-    for piece, differs in sample.pieces:
-        output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
-    texts = {"source": Text(sample.source), "reference": Text(sample.reference, style="dim"), "output": output}
-    margin = MARGIN if width >= NARROW else 3
-    lines = [Text("")]
-    for name, text in texts.items():
-        room = max(4, width - margin)
-        rows = list(text.wrap(console, room, overflow="fold"))
-        if len(rows) > depth:
-            rows = rows[:depth]
-            rows[-1].rstrip()
-            rows[-1].append(" …")
-            rows[-1].truncate(room, overflow="ellipsis")
-        for row, part in enumerate(rows):
-            label = (name if margin == MARGIN else name[0]) if row == 0 else ""
-            part.rstrip()
-            lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
-    return lines

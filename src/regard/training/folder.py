@@ -18,23 +18,11 @@ from regard.io import disk, packs
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
-FILES = (
-    "config.toml",
-    "base.safetensors",
-    "tokenizer.json",
-    "words.txt",
-    "languages.json",
-    "sentences.json",
-    "sources.json",
-    "alignment.json",
-    "log.txt",
-    "metrics.jsonl",
-    "report.html",
-    "baseline.json",
-    "commands.jsonl",
-    "trackers.json",
-)
+FILES = ("config.toml", "base.safetensors", "tokenizer.json", "words.txt", "languages.json", "sentences.json",
+         "sources.json", "alignment.json", "log.txt", "metrics.jsonl", "report.html", "baseline.json", "commands.jsonl",
+         "trackers.json")  # fmt: skip
 FOLDERS = ("checkpoints", "tensorboard")
+OLDER = (".config.toml.new", "metrics.jsonl.part", "report.html.part")  # temporary files of earlier versions
 LOCK = ".lock"
 ATTEMPTS = 1000  # to make a folder that other processes remove
 
@@ -93,6 +81,8 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
                 ) from None
         check_content(out, resume)
         disk.remove_leftovers(out, FILES)
+        for name in OLDER:
+            (out / name).unlink(missing_ok=True)
         before = set(os.listdir(out))
         try:
             yield
@@ -130,7 +120,7 @@ def check_content(out: Path, resume: bool) -> None:
 
 def check_links(run: Path) -> None:
     """Refuse a run folder in which something that is read or written is a link that leads out of it."""
-    own = [run / name for name in (LOCK, *FILES, *FOLDERS)]
+    own = [run / name for name in (LOCK, *FILES, *OLDER, *FOLDERS)]
     for name in FOLDERS:
         for folder, folders, files in os.walk(run / name):
             own += [Path(folder) / each for each in (*folders, *files)]

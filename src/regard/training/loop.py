@@ -155,8 +155,10 @@ class Trainer:
                     f"step {self.now.step:,}: out of memory: make training.batch_tokens or the model smaller; the last "
                     f"checkpoint is {last}"
                 ) from error
-        now, signal = self.now, self.criteria.signal_number if reason == "signal" else None
-        return Result(now.step, now.best, now.best_step, reason, now.seconds, signal, self.timetable.first_step)
+        now, number = self.now, None
+        if reason == "signal":  # another process may have been asked
+            number = int(self.criteria.signal or signal.SIGTERM)
+        return Result(now.step, now.best, now.best_step, reason, now.seconds, number, self.timetable.first_step)
 
     def prepare(self, resume: bool) -> bool:
         """Set up weights, optimiser and counters, new or from the last checkpoint; return whether there was one."""
@@ -536,7 +538,7 @@ class StopCriteria:
 
     def __init__(self, group: Group, progress: Progress, timetable: Timetable):
         self.group, self.progress, self.timetable = group, progress, timetable
-        self.signal_name: str | None = None
+        self.signal: int | None = None  # that asked to stop
         self.before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -551,17 +553,12 @@ class StopCriteria:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
-    @property
-    def signal_number(self) -> int:
-        """Return the number of the signal that asked to stop; of SIGTERM where another process was asked."""
-        return int(signal.Signals[self.signal_name] if self.signal_name else signal.SIGTERM)
-
     def note(self, number: int, frame: FrameType | None) -> None:
         """Remember that a signal asked to stop."""
-        if self.signal_name is not None and number == signal.SIGINT:
+        if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal_name = signal.Signals(number).name
-        self.progress.say(f"{self.signal_name}: saving after this step")
+        self.signal = number
+        self.progress.say(f"{signal.Signals(number).name}: saving after this step")
 
     def reason(self, now: Counters, settings: TrainingSettings) -> str | None:
         """Return why to stop, the same on every process: finished, patience, signal or minutes; None to continue."""
@@ -573,6 +570,6 @@ class StopCriteria:
         if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
             return None  # asking the others costs a wait for the device
         anywhere = group.any if group.world > 1 else bool
-        if anywhere(self.signal_name is not None):
+        if anywhere(self.signal is not None):
             return "signal"
         return "minutes" if anywhere(self.timetable.is_late(now)) else None

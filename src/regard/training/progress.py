@@ -8,7 +8,6 @@ import contextlib
 import difflib
 import json
 import math
-import os
 import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +77,8 @@ def nearest(output: str, references: Sequence[str]) -> str:
     return max(references, key=lambda reference: matcher(reference.split()).ratio())
 
 
-def clip(text: str, width: int) -> str:
-    """Cut a line where a screen of this width ends; letters of Chinese, Japanese and Korean take two columns."""
+def clip(text: str, width: int = WIDTH) -> str:
+    """Cut a line where a page of this width ends; letters of Chinese, Japanese and Korean take two columns."""
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 2).rstrip()} …"
 
 
@@ -292,15 +291,11 @@ class PlainProgress(Progress):
         self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *format_scores(record), *best]))
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        try:  # of a terminal, or of a page to read, whichever is narrower
-            width = min(WIDTH, os.get_terminal_size(self._stream.fileno()).columns) or WIDTH
-        except (AttributeError, OSError, ValueError):
-            width = WIDTH
         for sample in samples:
             source, reference, output = map(legible, sample[:3])
-            self._line(clip(f"  source     {source}", width))
-            self._line(clip(f"  reference  {reference}", width))
-            self._line(clip(f"  output     {bracketed(output, reference, sample.label)}", width))
+            self._line(clip(f"  source     {source}"))
+            self._line(clip(f"  reference  {reference}"))
+            self._line(clip(f"  output     {bracketed(output, reference, sample.label)}"))
 
     def say(self, text: str) -> None:
         self._line(text)

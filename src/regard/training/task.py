@@ -107,7 +107,9 @@ class Task:
         raise TrainingError("out of memory, and this task's batches cannot be split: make them smaller")
 
     def move(self, batch: Any, device: torch.device) -> Any:
-        """Move the batch to a device."""
+        """Move the batch to a device; on a CPU it is where it was loaded."""
+        if device.type == "cpu":
+            return batch
         if hasattr(batch, "to"):
             return batch.to(device, non_blocking=device.type == "cuda")
         if isinstance(batch, tuple | list):

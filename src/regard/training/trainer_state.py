@@ -118,22 +118,6 @@ COUNTER_CHECKS = (
 )
 
 
-def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
-    """Read and check the counters of a checkpoint."""
-    where = str(folder / "manifest.json")
-    table = check_key(manifest, "counters", dict, "a table", where)
-    for key in table:
-        if key not in Counters.__dataclass_fields__:
-            raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
-    for key, right, expected in COUNTER_CHECKS:
-        if key not in OPTIONAL or key in table:
-            check_key(table, key, right, expected, where, "counters.")
-    now = Counters(manifest["step"], **{**table, "position": Position(*table["position"])})
-    if "validated" not in table:  # of an earlier version
-        now.validated = now.step
-    return now
-
-
 def optimiser_tensors(updater: "Updater") -> dict[str, Tensor]:
     """Collect the optimiser's tensors, by the names of the weights."""
     return {
@@ -223,7 +207,7 @@ class Saver:
         load_tensors(own, raw or checkpoint.model, where)
 
     def restore(self, checkpoint: Checkpoint, updater: "Updater", ema: list[Tensor] | None) -> Counters:
-        """Restore the optimiser, the average and the counters of a checkpoint."""
+        """Restore the optimiser, the average and the counters of a checkpoint, checked."""
         where = str(checkpoint.folder / "trainer.safetensors")
         restore_optimiser(updater, checkpoint.trainer, where)
         if ema is not None:
@@ -231,7 +215,17 @@ class Saver:
                 shard_like(checkpoint.model[name], parameter.detach())
                 for name, parameter in zip(updater.names, updater.parameters, strict=True)
             ]
-        now = read_counters(checkpoint.folder, checkpoint.manifest)
+        where = str(checkpoint.folder / "manifest.json")
+        table = check_key(checkpoint.manifest, "counters", dict, "a table", where)
+        for key in table:
+            if key not in Counters.__dataclass_fields__:
+                raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
+        for key, right, expected in COUNTER_CHECKS:
+            if key not in OPTIONAL or key in table:
+                check_key(table, key, right, expected, where, "counters.")
+        # A run of an earlier version does not say when it was validated.
+        table = {"validated": checkpoint.step, **table, "position": Position(*table["position"])}
+        now = Counters(checkpoint.step, **table)
         self.step = checkpoint.step
         score = self.checkpoints.best_average()
         if score is not None:  # it came after the last step, and is the one to beat
