@@ -32,12 +32,9 @@ def test_a_machines_step_ends_where_its_head_stood(name):
                 agree(column(stages["w"]), view.weights[head, row], rtol=1e-4, atol=1e-6)
                 agree(column(stages["w^c"]), torch.softmax(column(stages["β cos(k, M)"]), 0), rtol=1e-4, atol=1e-6)
                 assert ("Σ w M" in stages) == view.name.endswith("read")
-    last = {each.symbol: each for each in walk_of(seen, views, Which("heads.source.read", 0, view_rows(views))).stages}
+    row = next(view for view in views if view.name == "heads.source.read").weights.shape[1] - 1
+    last = {each.symbol: each for each in walk_of(seen, views, Which("heads.source.read", 0, row)).stages}
     agree(last["Σ w M"].values[0], seen.memory.sentence["reads"][0, 0], rtol=1e-4, atol=1e-5)
-
-
-def view_rows(views) -> int:
-    return next(view for view in views if view.name == "heads.source.read").weights.shape[1] - 1
 
 
 def test_a_document_is_walked_from_its_words_over_its_sentences_to_its_label():
@@ -128,9 +125,11 @@ def test_states_are_those_of_the_whole_sentence(name):
 @pytest.mark.parametrize("name", [*TRANSLATORS, "captioner", "captioner-none", "lstmn-writes", "lstmn-classifies"])
 def test_states_arrive_one_by_one(name):
     seen, views = recorded(name)
-    states = walk_of(seen, views).states
+    made = walk_of(seen, views)
+    states = made.states
     if name.startswith("transformer"):
         assert states == ()
+        assert bool(made.gates) == (name == "transformer-recurrence")
         return
     written = len(seen.sides["read"].pieces) if "read" in seen.sides else 0
     reads = "source" in seen.sides and name != "rnnsearch-blocks"  # blocks go from layer to layer, and have no steps
@@ -257,14 +256,12 @@ def test_an_encoders_h_is_what_it_left(name):
     """In the order of the text, whichever way it was read."""
     forward, _ = recorded(name)
     made = [gates for gates in gates_of(forward) if gates.side == "source"]
-    top = [
-        gates for gates in made if f"layer {len(made) if 'luong' in name or 'sutskever' in name else 1}" in gates.title
-    ]
+    layer = len(made) if "luong" in name or "sutskever" in name else 1
+    top = [gates for gates in made if f"layer {layer}" in gates.title]
     states = torch.cat([gates.values["h"] for gates in top], -1)
     agree(states, forward.memory.states[0], rtol=1e-5, atol=1e-6)
-    assert [gates.backwards for gates in top] == (
-        [False, True] if name == "rnnsearch" else [name in ("rnn-sutskever", "luong-local-m")]
-    )
+    backwards = [False, True] if name == "rnnsearch" else [name in ("rnn-sutskever", "luong-local-m")]
+    assert [gates.backwards for gates in top] == backwards
 
 
 def test_a_document_is_read_sentence_by_sentence():
@@ -288,12 +285,6 @@ def test_an_lstmn_has_both_tapes():
     weights = next(view for view in views if view.name == "encoder.layers.1.intra").weights[0]
     agree(weights @ source.values["c"], source.values["c̃"], rtol=1e-4, atol=1e-5)
     agree(weights @ source.values["h"], source.values["h̃"], rtol=1e-4, atol=1e-5)
-
-
-def test_a_transformer_has_none():
-    forward, views = recorded("transformer")
-    assert walk_of(forward, views).gates == ()
-    assert subject("transformer").settings.kind == "transformer"
 
 
 HEADS = [name for name in ATTENTIVE if name.startswith(("transformer", "encoder", "captioner-transformer"))]
@@ -441,9 +432,8 @@ def test_luong_reads_its_attentional_state():
         context, state = stages["Σ a v"].values[0], stages["q"].values[0]
         agree(torch.cat([context, state]), stages["[c_t; h_t]"].values[0], rtol=1e-4, atol=1e-5)
         weight = forward.model.attentional.weight
-        agree(
-            torch.tanh(torch.cat([context, state]) @ weight.mT).detach(), stages["h̃_t"].values[0], rtol=1e-4, atol=1e-5
-        )
+        attentional = torch.tanh(torch.cat([context, state]) @ weight.mT).detach()
+        agree(attentional, stages["h̃_t"].values[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_captioner_gates_what_it_sees():
