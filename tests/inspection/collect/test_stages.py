@@ -101,9 +101,8 @@ def matrix_product(module, number, head, x):
         slices = x.unflatten(-1, (heads, -1))[:, head]
         return (slices @ part.weight[head].mT + part.bias.unflatten(0, (heads, -1))[head]).detach()
     if module.projection is not None:
-        weight, bias = (
-            each.split((deep, deep, wide))[number] for each in (module.projection.weight, module.projection.bias)
-        )
+        both = module.projection.weight, module.projection.bias
+        weight, bias = (each.split((deep, deep, wide))[number] for each in both)
     else:
         weight, bias = part.weight, part.bias
     weight, bias = (each.unflatten(0, (heads, -1))[head] for each in (weight, bias))
@@ -113,9 +112,8 @@ def matrix_product(module, number, head, x):
 def test_rotary_places_rotate_q_and_k():
     forward, views = recorded("transformer-rotary")
     for row in (0, 4):
-        stages = {
-            s.symbol: s.values for s in walk_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
-        }
+        made = walk_of(forward, views, Which("encoder.blocks.0.attention", 1, row))
+        stages = {stage.symbol: stage.values for stage in made.stages}
         agree(stages["x W_Q"].norm(dim=-1), stages["q"].norm(dim=-1), rtol=1e-4, atol=1e-5)
         assert torch.allclose(stages["x W_Q"], stages["q"], atol=1e-5) == (row == 0)
         agree(stages["x W_K"][0], stages["k"][0], rtol=1e-5, atol=1e-6)
