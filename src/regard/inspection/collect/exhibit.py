@@ -298,7 +298,7 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
     sides = {columns: name_places(check_words("source", source, m), grid)}
     if not itself:
         sides["written"] = name_places(check_words("target", target, n))
-    numbers = {name: _rows(getattr(look, name), heads, n) for name in ("entropy", "centre", "picked")}
+    numbers: dict[str, Any] = {name: _rows(getattr(look, name), heads, n) for name in ("entropy", "centre", "picked")}
     rows = columns if itself else "written"
     view = View("look", "what was looked at", role, 0, rows, columns, weights, **numbers, how=look.how)
     title, output = (" ".join(words or ()) for words in (source, None if itself else target))

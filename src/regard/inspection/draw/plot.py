@@ -273,10 +273,9 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
     axes.axhline(lengths.value, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
-    text, at = {"va": "center", "fontsize": 8, "color": FAINT}, ("axes fraction", "data")
-    axes.annotate(
-        f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, textcoords="offset points", **text
-    )
+    style: dict[str, Any] = {"va": "center", "fontsize": 8, "color": FAINT, "textcoords": "offset points"}
+    at = ("axes fraction", "data")
+    axes.annotate(f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, **style)
     x, y = [], []
     for i, bucket in enumerate(buckets):
         if bucket.interval is None:
