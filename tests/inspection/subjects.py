@@ -8,7 +8,7 @@ import torch
 
 from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Ablation, Exhibit, Graph, View, Walk
+from regard.inspection.collect.exhibit import Ablation, Exhibit, Graph, Stage, View, Walk
 from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
 from regard.inspection.collect.from_run import ablation_of, views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
@@ -125,6 +125,14 @@ def recorded(name: str) -> tuple[ForwardPass, tuple[View, ...]]:
     run = subject(name)
     forward = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True)
     return forward, views_of(forward, run.settings.kind)
+
+
+def walked(name: str, *which: Any) -> tuple[Walk, dict[str, Stage]]:
+    """A walk through a recorded pass, `Which(*which)`, and its stages by their symbols."""
+    made = walk_of(*recorded(name), Which(*which), vocabulary_of(subject(name)))
+    stages = {stage.symbol: stage for stage in made.stages}
+    assert len(stages) == len(made.stages)  # no symbol stands twice
+    return made, stages
 
 
 SHORT = {"longest": 7, "beam": 3}
