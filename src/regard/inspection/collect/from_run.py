@@ -212,7 +212,7 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
 @torch.no_grad()
 def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     """List a view of every attention that was called, in the order of the calls."""
-    layers, views = Counter[str](), []
+    layers, views = Counter[str](), list[View]()
     sizes = {name: len(side.pieces) for name, side in forward.sides.items()}
     for name in forward.looks:
         look, weights = forward.looks[name], weights_of(forward, name)
