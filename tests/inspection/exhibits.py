@@ -289,17 +289,11 @@ def encoder(texts, layers=2, heads=3, seed=0):
         views.append(view(f"encoder.blocks.{layer}.attention", f"encoder, layer {layer + 1}", "encoder", layer,
                           "source", "source", soft(scores)))  # fmt: skip
     good = 0.9 if "not" in texts else 0.2
+    output, labels = "positive" if good > 0.5 else "negative", {"negative": 1 - good, "positive": good}
     return Exhibit(
-        kind="encoder",
-        task="classify",
-        title=" ".join(texts),
-        run="reviews, step 800",
-        sides={"source": into},
-        views=tuple(views),
-        output="positive" if good > 0.5 else "negative",
-        log_prob=math.log(max(good, 1 - good)),
-        labels={"negative": 1 - good, "positive": good},
-    )
+        kind="encoder", task="classify", title=" ".join(texts), run="reviews, step 800", sides={"source": into},
+        views=tuple(views), output=output, log_prob=math.log(max(good, 1 - good)), labels=labels,
+    )  # fmt: skip
 
 
 def replace_view(exhibit, weights):

@@ -8,7 +8,7 @@ import torch
 
 from regard.data import Tokenizers, generate, train
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Ablation, Exhibit, Graph, View, Walk
+from regard.inspection.collect.exhibit import Ablation, Exhibit, Graph, Stage, View, Walk
 from regard.inspection.collect.forward_pass import ForwardPass, force, watch_forward
 from regard.inspection.collect.from_run import ablation_of, views_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
@@ -23,17 +23,10 @@ REVIEW = min((each.source for each in REVIEWS if each.source.count(" . ") > 1), 
 SMALL = {"size": 6, "embedding": 4}
 STACK = {"size": 8, "heads": 2, "layers": 2, "hidden": 12}
 GRID = {"channels": 8, "stages": 2, "blocks": 1}
+SUTSKEVER = {"context": "start", "start": "copy", "reverse": True}
 TRANSLATORS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", **SMALL},
-    "rnn-sutskever": {
-        "kind": "rnn",
-        **SMALL,
-        "cell": "lstm",
-        "layers": 2,
-        "context": "start",
-        "start": "copy",
-        "reverse": True,
-    },
+    "rnn-sutskever": {"kind": "rnn", **SMALL, "cell": "lstm", "layers": 2, **SUTSKEVER},
     "rnnsearch": {"kind": "rnnsearch", **SMALL, "hidden": 5, "maxout": 4},
     "rnnsearch-blocks": {"kind": "rnnsearch", **SMALL, "hidden": 5, "encoder": "self-attention", "heads": 2},
     "luong": {"kind": "luong", **SMALL, "layers": 2},
@@ -58,16 +51,8 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
     "lstmn-plain": {"kind": "lstmn", **SMALL, "hidden": 5, "intra": False},
     "pointer": {"kind": "pointer", **SMALL, "hidden": 5},
     "pointer-once": {"kind": "pointer", **SMALL, "hidden": 5, "once": True},
-    "ntm": {"kind": "ntm", "size": 6, "embedding": 4, "slots": 7, "width": 5, "heads": 2},
-    "ntm-lstm": {
-        "kind": "ntm",
-        "controller": "lstm",
-        "size": 6,
-        "embedding": 4,
-        "slots": 7,
-        "width": 5,
-        "feed": True,
-    },
+    "ntm": {"kind": "ntm", **SMALL, "slots": 7, "width": 5, "heads": 2},
+    "ntm-lstm": {"kind": "ntm", "controller": "lstm", **SMALL, "slots": 7, "width": 5, "feed": True},
 }
 WRITERS = {
     "encoder-writes": {"kind": "encoder", **STACK},
@@ -140,6 +125,14 @@ def recorded(name: str) -> tuple[ForwardPass, tuple[View, ...]]:
     run = subject(name)
     forward = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True)
     return forward, views_of(forward, run.settings.kind)
+
+
+def walked(name: str, *which: Any) -> tuple[Walk, dict[str, Stage]]:
+    """A walk through a recorded pass, `Which(*which)`, and its stages by their symbols."""
+    made = walk_of(*recorded(name), Which(*which), vocabulary_of(subject(name)))
+    stages = {stage.symbol: stage for stage in made.stages}
+    assert len(stages) == len(made.stages)  # no symbol stands twice
+    return made, stages
 
 
 SHORT = {"longest": 7, "beam": 3}

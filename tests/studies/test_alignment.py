@@ -80,21 +80,15 @@ def test_curves_are_averaged_step_by_step():
     assert found == [(5, 1.5, 75.0), (10, 4.0, 55.0)]
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    corpus, aligned = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
-
-    def short(setting, corpus):
-        made = tables(setting, corpus)
-        del made["luong-global"]
-        for table in made.values():
-            table["model"] |= {"size": 8}
-            table["training"] |= {"steps": 2, "validate_every": 1, "validate_rows": 2, "warmup": 1}
-        return made
-
-    monkeypatch.setattr(alignment, "aligned_texts", lambda setting: (corpus, aligned))
-    monkeypatch.setattr(alignment, "tables", short)
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+def test_a_page_of_a_hardly_trained_study(shorten):
+    texts = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
+    setting = shorten(
+        alignment,
+        training={"validate_every": 1, "validate_rows": 2},
+        model={"size": 8},
+        only=[name for name in LABELS if name != "luong-global"],
+        aligned_texts=lambda setting: texts,
+    )
     page = run("alignment", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [
         *(label for name, label in LABELS.items() if name != "luong-global"),

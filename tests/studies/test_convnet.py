@@ -1,5 +1,7 @@
 """The study of self-attention in a ConvNet: what it compares, how it counts and judges, and, in full, what it finds."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -21,7 +23,6 @@ from regard_studies.convnet import (
     tables,
     verdicts,
 )
-from regard_studies.page import Page
 from regard_studies.seed_statistics import SeedStatistics
 
 
@@ -128,27 +129,14 @@ def test_verdicts_follow_the_figures():
     assert not verdicts(lucky, looks)[1].agrees
 
 
-def hardly_trained(tmp_path, monkeypatch) -> Page:
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(quick):
-        made = tables(quick)
-        for table in made.values():
-            table["data"]["count"] = 60
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "batch_rows": 4}
-        return made
-
-    monkeypatch.setattr(convnet, "tables", short)
-    monkeypatch.setattr(convnet, "make_tests", lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)])
-    return run("convnet", setting=Setting((4, 5), quick=True, device="cpu", out=tmp_path / "studies"))
-
-
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    page = hardly_trained(tmp_path, monkeypatch)
+def test_a_page_of_a_hardly_trained_study(shorten):
+    tests = {"make_tests": lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)]}
+    setting = shorten(convnet, data={"count": 60}, training={"batch_rows": 4}, **tests)
+    page = run("convnet", setting=replace(setting, seeds=(4, 5)))
     assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in tables(True)]
     assert "±" in page.tables[0].rows[0][1]
     assert page.signature.command(page.name) == "regard study convnet --seeds 4,5 --quick"
-    assert page.write(tmp_path / "studies").is_file()
+    assert page.write(setting.out).is_file()
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The study of documents: how it counts, how it judges, and, in full, what it finds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,24 +100,9 @@ def figures_of(each):
     return ClassifierFigures(each.right, each.f1, each.seconds, each.parameters)
 
 
-@pytest.fixture
-def short(tmp_path, monkeypatch):
-    """Hardly any training."""
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def few(*given):
-        made = tables(*given)
-        for table in made.values():
-            table["model"] |= {"size": 16}
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1}
-        return made
-
-    monkeypatch.setattr(documents, "tables", few)
-
-
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch, short):
-    monkeypatch.setattr(documents, "choose_tasks", lambda setting: {"opinion": built_in_reviews(200, 12, longest=4)})
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+def test_a_page_of_a_hardly_trained_study(shorten):
+    tasks = {"opinion": built_in_reviews(200, 12, longest=4)}
+    setting = shorten(documents, model={"size": 16}, choose_tasks=lambda setting: tasks)
     page = run("documents", setting=setting)
     assert [len(table.rows) for table in page.tables] == [4, 4, 3]
     assert len(page.verdicts) == 4
@@ -124,12 +110,13 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch, short):
     assert page.write(setting.out).is_file()
 
 
-def test_a_page_of_two_tasks(tmp_path, monkeypatch, short):
+def test_a_page_of_two_tasks(tmp_path, shorten):
     """As of IMDB, where nothing says which words decide, with built-in reviews in its place."""
     reviews = built_in_reviews(200, 12, longest=4)
     reviews = Reviews("some reviews", reviews.tables, reviews.texts, reviews.labels)
-    monkeypatch.setattr(documents, "choose_tasks", lambda setting: {"polarity": reviews, "stars": reviews})
-    setting = Setting((4,), device="cpu", out=tmp_path / "studies", data=tmp_path)
+    tasks = {"polarity": reviews, "stars": reviews}
+    setting = shorten(documents, model={"size": 16}, choose_tasks=lambda setting: tasks)
+    setting = replace(setting, quick=False, data=tmp_path)
     page = run("documents", setting=setting)
     assert [len(table.rows) for table in page.tables] == [8, 4, 4]
     assert len(page.verdicts) == 3

@@ -56,25 +56,20 @@ def test_verdicts_follow_the_figures():
     assert [each.agrees for each in verdicts(figures, truth)] == [False, False, False, False]
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def few(quick):
-        made = tables(quick)
-        for table in made.values():
-            table["training"] = {**table["training"], "steps": 2, "validate_every": 2, "warmup": 1, "batch_tokens": 256}
-            table["data"] = {**table["data"], "count": 200}
-            table["model"] = {**table["model"], "size": 8, "hidden": 8, "layers": 1, "heads": 2}
-        return made
-
-    monkeypatch.setattr(ending, "tables", few)
+def test_a_page_of_a_hardly_trained_study(shorten):
     whole = ending.tests
-    monkeypatch.setattr(ending, "tests", lambda corpus, quick: whole(corpus, quick)[:20])
-    page = run("ending", setting=Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
+    setting = shorten(
+        ending,
+        training={"batch_tokens": 256},
+        data={"count": 200},
+        model={"size": 8, "hidden": 8, "layers": 1, "heads": 2},
+        tests=lambda corpus, quick: whole(corpus, quick)[:20],
+    )
+    page = run("ending", setting=setting)
     assert [len(table.rows) for table in page.tables] == [6, 7, 7]
     shares = [cell for row in page.tables[1].rows for cell in row[1:] if cell is not None]
     assert all(0 <= share <= 100 for share in shares)
-    assert page.write(tmp_path / "studies").is_file()
+    assert page.write(setting.out).is_file()
 
 
 @pytest.mark.slow

@@ -63,19 +63,9 @@ def test_what_has_learned_nothing_is_said():
     ]
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(pairs, quick):
-        made = tables(pairs, quick)
-        for table in made.values():
-            table["model"] |= {"size": 16, "embedding": 8}
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 2}
-        return made
-
-    monkeypatch.setattr(fixed_context, "tables", short)
-    monkeypatch.setattr(fixed_context, "phrasebook", lambda *counts, **options: BOOK)
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+def test_a_page_of_a_hardly_trained_study(shorten):
+    model, book = {"size": 16, "embedding": 8}, {"phrasebook": lambda *counts, **options: BOOK}
+    setting = shorten(fixed_context, training={"validate_rows": 2}, model=model, **book)
     page = run("fixed-context", setting=setting)
     assert len(page.tables[0].rows) == len(CELLS) * len(KINDS)
     assert page.signature.command(page.name) == "regard study fixed-context --seeds 4 --quick"

@@ -6,7 +6,6 @@ import pytest
 import torch
 from models.cases import model_of, pair
 
-from regard.run import Run
 from regard.tasks import read_settings
 from regard_studies import Setting, heads, run
 from regard_studies.corpora import phrasebook
@@ -82,22 +81,16 @@ def test_heads_that_are_silenced_are_judged_by_what_is_lost():
     assert rows[0] == ["encoder, self", 1, 0.0, pytest.approx(0.055), 0.3, pytest.approx(0.1025)]
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(setting, corpus):
-        made = tables(setting, corpus)
-        for table in made.values():
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 0, "metric": "loss"}
-            table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
-        return {name: made[name] for name in ("heads-1", "heads-4", "depth-2", "input-4")}
-
+def test_a_page_of_a_hardly_trained_study(shorten):
     small = phrasebook(100, 3, longest=5)
-    monkeypatch.setattr(heads, "tables", short)
-    monkeypatch.setattr(heads, "english_german", lambda setting, tests: small)
-    whole = Run.translate
-    monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    setting = shorten(
+        heads,
+        training={"validate_rows": 0, "metric": "loss"},
+        model={"size": 16, "hidden": 16, "layers": 1},
+        longest_output=2,
+        only=("heads-1", "heads-4", "depth-2", "input-4"),
+        english_german=lambda setting, tests: small,
+    )
     page = run("heads", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == ["1 head", "4 heads", "d_k = 2", "4 heads, sliced input"]
     assert [row[1] for row in page.tables[1].rows] == [1] * 3

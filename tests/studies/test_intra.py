@@ -141,19 +141,9 @@ def test_verdicts_follow_the_figures():
     assert [each.agrees for each in verdicts({"a": early}, {})] == [True, True, False]
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def few(*given):
-        made = tables(*given)
-        for table in made.values():
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "batch_tokens": 256}
-        return made
-
-    monkeypatch.setattr(intra, "tables", few)
+def test_a_page_of_a_hardly_trained_study(shorten):
     small = Corpora({"german": german(200, 30, 9)}, {"reviews": built_in_reviews(200, 12, longest=3)})
-    monkeypatch.setattr(intra, "choose_corpora", lambda setting: small)
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    setting = shorten(intra, training={"batch_tokens": 256}, choose_corpora=lambda setting: small)
     page = run("intra", setting=setting)
     assert [len(table.rows) for table in page.tables] == [3, 3, 3, 2, 3]
     own, even = (row[2:] for row in page.tables[3].rows)

@@ -140,28 +140,22 @@ def test_every_encoder_is_timed_at_every_length():
     assert torch.get_num_threads() == threads
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(pairs, quick):
-        found = tables(pairs, quick)
-        for table in found.values():
-            table["data"] = {**table["data"], "count": 300}
-            table["training"] = {**table["training"], "steps": 4, "validate_every": 2, "warmup": 1}
-            table["training"] |= {"batch_tokens": 128, "log_every": 2, "validate_rows": 1}
-            table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
-        return found
-
-    monkeypatch.setattr(parallel_training, "tables", short)
-    monkeypatch.setattr(parallel_training, "corpus", lambda setting: phrasebook(300, 1))
-    monkeypatch.setattr(parallel_training, "LENGTHS", (8, 16, 64))
-    part = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
+def test_a_page_of_a_hardly_trained_study(shorten, monkeypatch):
+    setting = shorten(
+        parallel_training,
+        data={"count": 300},
+        training={"steps": 4, "batch_tokens": 128, "log_every": 2, "validate_rows": 1},
+        model={"size": 16, "hidden": 16, "layers": 1},
+        corpus=lambda setting: phrasebook(300, 1),
+        LENGTHS=(8, 16, 64),
+    )
+    part = run(setting)
     assert [len(table.rows) for table in part.tables] == [5, 4]
     assert len(part.verdicts) == 6
     assert part.plots[0].figure.axes[0].get_legend() is not None
     assert "seed 4" in str(part.signature)
     monkeypatch.setattr(Pairs, "bleu", lambda self, outputs: pytest.fail("translated again"))
-    run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
+    run(setting)
 
 
 def test_figures_have_a_value_a_seed(tmp_path):

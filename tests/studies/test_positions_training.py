@@ -8,7 +8,6 @@ from models.cases import model_of
 
 from regard.data import generate
 from regard.models import Tokens
-from regard.run import Run
 from regard.tasks import read_settings
 from regard_studies import Setting, positions_training, run
 from regard_studies.corpora import phrasebook
@@ -111,26 +110,19 @@ def test_going_further_is_judged():
     assert [each.agrees for each in further_verdicts(other)] == [False] * 5
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(setting, corpus):
-        made = tables(setting, corpus)
-        for table in made.values():
-            table["data"] = table["data"] | {"count": 100}
-            table["training"] |= {"steps": 1, "validate_every": 1, "warmup": 1, "validate_rows": 0, "metric": "loss"}
-            table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
-        return made
-
+def test_a_page_of_a_hardly_trained_study(shorten):
     small = phrasebook(100, 2, longest=5)
-    monkeypatch.setattr(positions_training, "tables", short)
-    monkeypatch.setattr(positions_training, "english_german", lambda setting, tests: small)
-    monkeypatch.setattr(positions_training, "generate", lambda name, count, **options: generate(name, 2, **options))
-    monkeypatch.setattr(positions_training, "longest", lambda setting: 4)
-    monkeypatch.setattr(positions_training, "FURTHER", ("sinusoidal", "learned", "alibi"))
-    whole = Run.translate
-    monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    setting = shorten(
+        positions_training,
+        data={"count": 100},
+        training={"steps": 1, "validate_every": 1, "validate_rows": 0, "metric": "loss"},
+        model={"size": 16, "hidden": 16, "layers": 1},
+        longest_output=2,
+        english_german=lambda setting, tests: small,
+        generate=lambda name, count, **options: generate(name, 2, **options),
+        longest=lambda setting: 4,
+        FURTHER=("sinusoidal", "learned", "alibi"),
+    )
     page = run("positions", quick=True, setting=setting)
     assert len(page.tables[0].rows) == len(ENCODINGS)
     assert len(page.tables[1].rows) == len(positions_training.FURTHER)

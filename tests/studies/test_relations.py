@@ -148,25 +148,20 @@ def test_the_table_is_one_system():
         assert settings.training.keep == settings.training.steps // settings.training.validate_every
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(quick):
-        made = tables(quick)
-        for table in made.values():
-            table["data"]["count"] = 300
-            table["model"] |= {"size": 16, "hidden": 16}
-            table["training"] |= {"steps": 4, "validate_every": 1, "warmup": 1, "batch_tokens": 128}
-        return made
-
-    monkeypatch.setattr(relations, "tables", short)
-    monkeypatch.setattr(relations, "generate", lambda name, number, **options: generate(name, 160, **options))
-    monkeypatch.setattr(relations, "FEWEST", 10)
-    monkeypatch.setattr(relations, "exact_share", lambda run, examples: 0.0)
-    page = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
+def test_a_page_of_a_hardly_trained_study(shorten):
+    setting = shorten(
+        relations,
+        data={"count": 300},
+        model={"size": 16, "hidden": 16},
+        training={"steps": 4, "validate_every": 1, "batch_tokens": 128},
+        generate=lambda name, number, **options: generate(name, 160, **options),
+        FEWEST=10,
+        exact_share=lambda run, examples: 0.0,
+    )
+    page = run(setting)
     assert len(page.tables) == 3
     assert len(page.tables[2].rows[0]) == 7
-    assert page.write(tmp_path / "studies").is_file()
+    assert page.write(setting.out).is_file()
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from models.cases import model_of
 
 from regard.data import END
-from regard.run import Run
 from regard.tasks import read_settings
 from regard_studies import Setting, run, scaling_training
 from regard_studies.corpora import phrasebook
@@ -116,22 +115,15 @@ def test_verdicts_follow_the_figures():
     assert [each.agrees for each in verdicts(other)] == [False] * 8
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(setting, corpus):
-        made = tables(setting, corpus)
-        for table in made.values():
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 0, "metric": "loss"}
-            table["model"] |= {"size": 16, "hidden": 16, "layers": 1}
-        return made
-
+def test_a_page_of_a_hardly_trained_study(shorten):
     small = phrasebook(100, 2, longest=5)
-    monkeypatch.setattr(scaling_training, "tables", short)
-    monkeypatch.setattr(scaling_training, "english_german", lambda setting, tests: small)
-    whole = Run.translate
-    monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    setting = shorten(
+        scaling_training,
+        training={"validate_rows": 0, "metric": "loss"},
+        model={"size": 16, "hidden": 16, "layers": 1},
+        longest_output=2,
+        english_german=lambda setting, tests: small,
+    )
     page = run("scaling", quick=True, setting=setting)
     assert len(page.tables[0].rows) == len(page.tables[1].rows) == 6
     assert len(page.tables) == 5

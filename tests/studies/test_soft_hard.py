@@ -113,19 +113,10 @@ def test_tables_and_plot_have_a_row_a_system():
     assert len(scores_plot(found).figure.axes) == 2
 
 
-def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-
-    def short(gallery, quick):
-        made = tables(gallery, quick)
-        for table in made.values():
-            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 2, "batch_rows": 4}
-            table["model"] |= {"size": 8, "embedding": 8, "hidden": 8, "channels": 4, "settle": 0}
-        return made
-
-    monkeypatch.setattr(soft_hard, "tables", short)
-    monkeypatch.setattr(soft_hard, "gallery_of", lambda setting: SCENES)
-    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+def test_a_page_of_a_hardly_trained_study(shorten):
+    model = {"size": 8, "embedding": 8, "hidden": 8, "channels": 4, "settle": 0}
+    rows = {"validate_rows": 2, "batch_rows": 4}
+    setting = shorten(soft_hard, training=rows, model=model, gallery_of=lambda setting: SCENES)
     page = run("soft-hard", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in ("none", "soft", "hard", "through")]
     assert len(page.verdicts) == 5

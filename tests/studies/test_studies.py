@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from regard import plugins
-from regard.errors import CommandError
 from regard_studies import STUDIES, Setting, Study, run
 
 
@@ -27,11 +26,6 @@ def test_a_row_of_ones_own(monkeypatch):
     assert run("plain", seed=3, quick=True) == (3, True)
     assert run("taught", seed=3, quick=True) == Setting(seeds=(3,), quick=True)
     assert run("taught", setting=Setting(seeds=(1, 2))).seeds == (1, 2)
-
-
-def test_no_such_study():
-    with pytest.raises(CommandError, match="there is no study 'scalin'; did you mean 'scaling'?"):
-        run("scalin")
 
 
 def test_the_table_is_read_without_torch():

@@ -1,7 +1,6 @@
 """Dependency trees: read from files, set on words, and followed by heads whose weights are planted."""
 
 import time
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -124,27 +123,19 @@ def test_relations_stand_beside_heads(tmp_path):
         read_trees(tmp_path / "some.heads")
 
 
-@dataclass
-class Trained:
-    """The settings of a run, as far as a tree hangs on them."""
-
-    settings: SimpleNamespace
-
-    @classmethod
-    def on(cls, task="translate", **data):
-        return cls(SimpleNamespace(task=task, data=DataSettings(**data)))
-
-    def can(self, action):
-        return self.settings.task == action
+def trained_on(task="translate", **data):
+    """A run, as far as a tree hangs on it."""
+    settings = SimpleNamespace(task=task, data=DataSettings(**data))
+    return SimpleNamespace(settings=settings, can=lambda action: action == task)
 
 
 def test_the_phrasebook_knows_its_own_sentences():
-    run = Trained.on(builtin="phrasebook")
+    run = trained_on(builtin="phrasebook")
     tree = phrasebook_tree(run, "She ate the pizza.")
     assert tree.heads == (1, -1, 3, 1)
     assert tree.relations == ("nsubj", "root", "det", "obj")
     assert find_trees(None, ["She ate the pizza."], ["She ate the pizza."], run) == [tree]
-    old = Trained.on(builtin="phrasebook", builtin_edition=1)
+    old = trained_on(builtin="phrasebook", builtin_edition=1)
     assert phrasebook_tree(old, "she ate the pizza .").relations == (*tree.relations, "punct")
     assert phrasebook_tree(old, "She ate the pizza.") is None  # not as that edition writes it
 
@@ -163,7 +154,7 @@ def test_many_texts_share_the_search(monkeypatch, share):
     for count in (100, 1000):
         texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it has not
         begun = time.process_time()
-        assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * count
+        assert find_trees(None, texts, texts, trained_on(builtin="phrasebook")) == [None] * count
         assert time.process_time() - begun < 60 / share
         assert (len(spent), sum(spent)) == (count, dependency_trees.BUDGET)
         spent.clear()
@@ -171,12 +162,9 @@ def test_many_texts_share_the_search(monkeypatch, share):
 
 @pytest.mark.parametrize("text", ["She ate the pizza!", "She ate SHE ate.", "She eated the pizza.", "Ate the she.", ""])
 def test_no_tree_is_made_up(text):
-    assert phrasebook_tree(Trained.on(builtin="phrasebook"), text) is None
-
-
-@pytest.mark.parametrize("data", [{"builtin": "copy"}, {}, {"builtin": "phrasebook", "task": "language-model"}])
-def test_other_runs_know_no_tree(data):
-    assert phrasebook_tree(Trained.on(**data), "She ate the pizza.") is None
+    assert phrasebook_tree(trained_on(builtin="phrasebook"), text) is None
+    for data in ({"builtin": "copy"}, {}, {"builtin": "phrasebook", "task": "language-model"}):  # other runs know none
+        assert phrasebook_tree(trained_on(**data), "She ate the pizza.") is None
 
 
 # ---- heads that follow
@@ -192,8 +180,7 @@ def test_heads_that_follow_are_counted():
     """Head 1 looks at each word's head, head 2 always at the word before, head 3 nowhere."""
     pieces, words = ("I", "ate", "piz", "za", "yesterday", "."), (0, 1, 2, 2, 3, 4)
     weights = torch.zeros(3, 6, 6)
-    for row, column in [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]:
-        weights[0, row, column] = 1
+    weights[0, :, 1] = 1
     for row, column in [(1, 0), (2, 1), (3, 1), (4, 3), (5, 4)]:
         weights[1, row, column] = 1
     sides, views = planted(weights, pieces, words, WORDS)

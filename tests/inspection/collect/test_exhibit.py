@@ -34,18 +34,13 @@ def view(name, role, title=""):
 VIEWS = [view("a", "encoder"), view("b", "cross", "Decoder, layer 1"), view("c", "cross"), view("d", "decoder")]
 
 
-def test_by_its_name_or_its_title():
+def test_a_view_is_found_by_its_name_or_its_title():
     assert find_view(VIEWS, "a") is VIEWS[0]
     assert find_view(VIEWS, "decoder, LAYER 1") is VIEWS[1]
-
-
-def test_by_default_it_is_the_last_to_the_source_or_to_a_memory():
+    # By default it is the last to the source or to a memory.
     assert find_view(VIEWS, None) is VIEWS[2]
     assert find_view([*VIEWS, view("e", "memory")], None).name == "e"
     assert find_view([VIEWS[0], VIEWS[3]], None) is VIEWS[0]
-
-
-def test_another_name_is_refused_with_those_there_are():
     with pytest.raises(ArgumentError, match="view: 'A' given, expected one of: Decoder, layer 1; c; d"):
         find_view(VIEWS[1:], "A")
 
@@ -145,22 +140,12 @@ def test_rows_still_sum_to_one(rows, columns):
         torch.testing.assert_close(merged[head, 2], merge(weights[head, 2], rows, columns))
 
 
-def test_whole_words_stay_as_they_are():
-    weights = torch.rand(4, 7)
-    assert torch.equal(merge(weights, range(4), range(7)), weights)
-
-
 @given(IN_ORDER, IN_ORDER)
 def test_what_is_dropped_is_dropped(rows, columns):
     weights = torch.rand(len(rows) + 1, len(columns) + 2, dtype=torch.float64)
     weights[-1], weights[:, 0] = math.nan, math.inf  # END and a tag: whatever is in them
     merged = merge(weights, [*rows, None], [None, *columns, None])
     torch.testing.assert_close(merged, merge(weights[:-1, 1:-1], rows, columns))
-
-
-def test_what_is_dropped_with_a_column_is_missing_from_its_row():
-    weights = torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
-    assert merge(weights, [0, 1], [None, 0, 1]).tolist() == [[0.25, 0.25], [0.0, 0.0]]
 
 
 def test_nothing_but_special_pieces():
@@ -182,14 +167,9 @@ def test_merging_keeps_the_dtype(dtype):
 
 @pytest.mark.unchecked
 def test_what_does_not_fit_is_named():
-    with pytest.raises(ShapeError, match="rows: 2 were expected, one for each piece, got 3"):
-        merge(torch.rand(2, 3), [0, 1, 2], [0, 1, 2])
-    with pytest.raises(ShapeError, match="columns: 3 were expected"):
-        merge(torch.rand(2, 3), [0, 1], [])
-    with pytest.raises(ArgumentError, match="rows: words are counted from 0, got -1"):
-        merge(torch.rand(2, 3), [0, -1], [0, 1, 2])
-    with pytest.raises(ShapeError, match="weights: "):
-        merge(torch.rand(3), [0], [0, 1, 2])
+    for rows, columns, shape in (([0, 1, 2], [0, 1, 2], (2, 3)), ([0, 1], [], (2, 3)), ([0], [0, 1, 2], (3,))):
+        with pytest.raises(ShapeError, match=f"weights: {len(rows)} rows and {len(columns)} columns of pieces given"):
+            merge(torch.rand(shape), rows, columns)
 
 
 # ---- words that the vocabulary has not

@@ -62,14 +62,12 @@ def test_every_kind_is_collected(name):
             assert (view.entropy >= -1e-6).all()
             assert (view.entropy <= math.log(m) + 1e-5).all()
         assert view.how
+        assert isinstance(view.numbers, Addressing if name.startswith("ntm") else Numbers)
     for side in exhibit.sides.values():
         assert len(side.words) == len(side.pieces)
         assert {word for word in side.words if word is not None} == set(range(len(side.texts)))
         assert all(side.texts) or not exhibit.output.strip()  # an untrained model may write white space alone
     assert "<html" in str(page(exhibit))
-
-
-# ---- documents and pictures
 
 
 # ---- what reads as an alignment
@@ -104,16 +102,15 @@ def test_of_an_ensemble_the_first_is_looked_at():
 # ---- odd inputs
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "luong-local-p", "transformer", "lstmn", "pointer", "ntm"])
+WITH_TARGET = ["rnnsearch", "luong-local-p", "transformer", "lstmn", "pointer", "ntm"]
+ALONE = ["encoder-writes", "lstmn-writes", "lstmn-classifies", "han", "encoder-pools"]
+
+
+@pytest.mark.parametrize("name", WITH_TARGET + ALONE)
 def test_one_word(name):
-    exhibit = exhibit_of(subject(name, "word"), "when", target="when", walk=True)
-    assert exhibit.sides["source"].texts == ("when",)
-    assert all(view.weights.isfinite().all() for view in exhibit.views)
-
-
-@pytest.mark.parametrize("name", ["encoder-writes", "lstmn-writes", "lstmn-classifies", "han", "encoder-pools"])
-def test_one_word_alone(name):
-    exhibit = exhibit_of(subject(name, "word"), "when", walk=True, ablate=True)
+    options = {"ablate": True} if name in ALONE else {"target": "when"}
+    exhibit = exhibit_of(subject(name, "word"), "when", walk=True, **options)
+    assert exhibit.sides["read" if name.endswith("writes") else "source"].texts == ("when",)
     assert all(view.weights.isfinite().all() for view in exhibit.views)
 
 
@@ -236,12 +233,8 @@ def test_heads_against_their_columns_of_the_output(name):
     for view, changes in found.changes.items():
         assert len(changes) == 2
         for head, change in enumerate(changes):
-            expected = by_hand(
-                name,
-                lambda model, view=view, head=head: zero(
-                    model.get_submodule(view).output.weight[:, 4 * head : 4 * head + 4]
-                ),
-            )
+            columns = view, slice(4 * head, 4 * head + 4)
+            expected = by_hand(name, lambda model, at=columns: zero(model.get_submodule(at[0]).output.weight[:, at[1]]))
             assert change == pytest.approx(expected, abs=2e-4)
 
 
@@ -249,17 +242,13 @@ EDITS = {
     ("rnnsearch", "attention"): lambda model: zero(
         model.cell.net.weight_ih_l0[:, 4:], model.deep.weight[:, 10:]
     ),  # the context in the cell's input and in the deep output
-    ("luong", "attention"): lambda model: zero(model.attentional.weight[:, :6]),
-    ("luong-local-p", "attention"): lambda model: zero(model.attentional.weight[:, :6]),
-    ("lstmn", "attention"): lambda model: zero(model.attentional.weight[:, :6]),
-    ("captioner", "decoder.cross"): lambda model: zero(
-        model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]
+    **dict.fromkeys(
+        [(name, "attention") for name in ("luong", "luong-local-p", "lstmn")],
+        lambda model: zero(model.attentional.weight[:, :6]),
     ),
-    ("captioner-hard", "decoder.cross"): lambda model: zero(
-        model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]
-    ),
-    ("captioner-through", "decoder.cross"): lambda model: zero(
-        model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]
+    **dict.fromkeys(
+        [(name, "decoder.cross") for name in ("captioner", "captioner-hard", "captioner-through")],
+        lambda model: zero(model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]),
     ),
     ("han", "sentences"): lambda model: zero(model.readout.weight),
     ("han", "words"): lambda model: zero(
@@ -503,15 +492,8 @@ def test_hard_attention_takes_the_likeliest(name):
 CHOSEN = [
     name for name in ATTENTIVE if not name.startswith(("ntm", "transformer-post", "transformer-no", "rnnsearch-b"))
 ]
-FORMS = {
-    "transformer": "dot",
-    "luong-location": "stored",
-    "luong-concat": "additive",
-    "rnnsearch": "additive",
-    "lstmn": "additive",
-    "han": "dot",
-    "convnet": "dot",
-}
+FORMS = {"luong-location": "stored", **dict.fromkeys(("transformer", "han", "convnet"), "dot")}
+FORMS |= dict.fromkeys(("luong-concat", "rnnsearch", "lstmn"), "additive")
 
 
 def weights_from(numbers):
@@ -558,15 +540,8 @@ def test_contexts_follow_from_the_values(name):
         look = forward.looks[view.name]
         if numbers.groups is not None:
             groups = torch.tensor(numbers.groups)
-            context = torch.stack([(view.weights * (groups == each)) @ numbers.values for each in groups.unique()])[
-                :, 0
-            ]
-            assert (context - look.context).abs().max() < 1e-5
+            context = torch.stack([(view.weights * (groups == each)) @ numbers.values for each in groups.unique()])
+            assert (context[:, 0] - look.context).abs().max() < 1e-5
         elif numbers.query.shape[0] == 1:
             assert ((view.weights @ numbers.values)[0] - look.context[0]).abs().max() < 1e-5
         assert numbers.values.shape[:2] == (len(view.weights), view.weights.shape[2])
-
-
-def test_an_exhibit_has_them_without_being_asked():
-    assert all(view.numbers is not None for view in exhibit_of_subject("transformer").views)
-    assert all(isinstance(view.numbers, Addressing) for view in exhibit_of_subject("ntm").views)

@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from inspection.subjects import ATTENTIVE, TEXT, reads, recorded, stack, subject, walk
+from inspection.subjects import ATTENTIVE, TEXT, reads, recorded, stack, subject, walk, walked
 from oracles import agree
 from torch import nn
 
 from regard.attention import Attention, Causal, Dot, Heads, Lengths
-from regard.inspection import Which
 from regard.inspection.collect.from_model import graph_of
-from regard.inspection.collect.walk import walk_of
 
 ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]
@@ -28,9 +26,8 @@ def test_each_stage_follows_from_the_one_before(name):
         heads, n, _ = view.weights.shape
         rows = sorted({n // 3, n - 1})
         for head, row in [(head, row) for head in range(heads) for row in rows]:
-            made = walk_of(seen, views, Which(view.name, head, row))
+            made, stages = walked(name, view.name, head, row)
             assert (made.view, made.head, made.row) == (view.name, head, row)
-            stages = {stage.symbol: stage for stage in made.stages}
             for stage in made.stages:
                 assert stage.words
                 assert len(stage.names) == len(stage.values)
@@ -76,7 +73,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
             continue
         row = view.weights.shape[1] // 2
         for head in range(len(view.weights)):
-            stages = {stage.symbol: stage for stage in walk_of(forward, views, Which(view.name, head, row)).stages}
+            _, stages = walked(name, view.name, head, row)
             keys = stages["m_j"] if "m_j" in stages else stages["x_j"]
             assert ("m_j" in stages) == view.name.endswith("cross")
             if "x_j" in stages:
@@ -101,9 +98,8 @@ def matrix_product(module, number, head, x):
         slices = x.unflatten(-1, (heads, -1))[:, head]
         return (slices @ part.weight[head].mT + part.bias.unflatten(0, (heads, -1))[head]).detach()
     if module.projection is not None:
-        weight, bias = (
-            each.split((deep, deep, wide))[number] for each in (module.projection.weight, module.projection.bias)
-        )
+        both = module.projection.weight, module.projection.bias
+        weight, bias = (each.split((deep, deep, wide))[number] for each in both)
     else:
         weight, bias = part.weight, part.bias
     weight, bias = (each.unflatten(0, (heads, -1))[head] for each in (weight, bias))
@@ -111,25 +107,21 @@ def matrix_product(module, number, head, x):
 
 
 def test_rotary_places_rotate_q_and_k():
-    forward, views = recorded("transformer-rotary")
     for row in (0, 4):
-        stages = {
-            s.symbol: s.values for s in walk_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
-        }
+        made, _ = walked("transformer-rotary", "encoder.blocks.0.attention", 1, row)
+        stages = {stage.symbol: stage.values for stage in made.stages}
         agree(stages["x W_Q"].norm(dim=-1), stages["q"].norm(dim=-1), rtol=1e-4, atol=1e-5)
         assert torch.allclose(stages["x W_Q"], stages["q"], atol=1e-5) == (row == 0)
         agree(stages["x W_K"][0], stages["k"][0], rtol=1e-5, atol=1e-6)
 
 
 def test_what_may_not_be_looked_at_is_listed_with_minus_infinity():
-    forward, views = recorded("transformer")
-    pieces = forward.sides["read"].pieces
-    stages = {s.symbol: s for s in walk_of(forward, views, Which("decoder.blocks.0.attention", 0, 2)).stages}
+    pieces = recorded("transformer")[0].sides["read"].pieces
+    _, stages = walked("transformer", "decoder.blocks.0.attention", 0, 2)
     assert stages["k"].names == stages["e masked"].names == pieces
     assert (column(stages["e masked"]) == -torch.inf).tolist() == [place > 2 for place in range(len(pieces))]
     assert f"{len(pieces) - 3} of {len(pieces)} may not be looked at" in stages["e masked"].words
-    forward, views = recorded("luong-local-m")
-    stages = {s.symbol: s for s in walk_of(forward, views, Which("attention", 0, 4)).stages}
+    _, stages = walked("luong-local-m", "attention", 0, 4)
     open_ = [place for place, value in enumerate(column(stages["e masked"]).tolist()) if value > -torch.inf]
     assert open_ == [2, 3, 4, 5, 6]
 
@@ -145,8 +137,8 @@ def test_papers_have_their_own_words():
         "han": ["u_s", "v = Σ α h"],
         "transformer": ["q = x W_Q + b_Q", "k = m W_K + b_K", "v = m W_V + b_V"],
     }.items():
-        forward, views = recorded(name)
-        shown = [stage.formula for stage in walk_of(forward, views, Which(views[-1].name)).stages]
+        _, views = recorded(name)
+        shown = [stage.formula for stage in walked(name, views[-1].name)[0].stages]
         assert set(formulas) <= set(shown), (name, shown)
 
 
@@ -158,9 +150,8 @@ def test_alibi_takes_away_by_distance():
 
 
 def test_a_document_has_a_context_a_sentence():
-    seen, views = recorded("han")
-    made = walk_of(seen, views, Which("words"))
-    stages = {stage.symbol: stage for stage in made.stages}
+    seen, _ = recorded("han")
+    _, stages = walked("han", "words")
     belongs = torch.tensor(seen.sides["source"].sentences)
     weights, values = column(stages["a"]), stages["v"].values
     sentences = seen.sides["sentences"].pieces

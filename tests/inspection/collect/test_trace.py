@@ -16,7 +16,6 @@ from regard.inspection.collect.trace import (
     Unit,
     is_in_place,
     scalar_in,
-    shape_of_whole,
     storage_of,
     tensors_in,
     trace,
@@ -67,7 +66,6 @@ def test_what_is_written_in_place_is_known_by_its_name_or_by_its_option():
 
 def test_a_view_belongs_to_the_tensor_that_it_is_of():
     whole = torch.zeros(3, 4)
-    assert shape_of_whole(whole[:, 1:]) == shape_of_whole(whole) == (3, 4)
     assert storage_of(whole[:, 1:]) == storage_of(whole) != storage_of(whole.clone())
     assert [each.shape for each in tensors_in(({"a": whole}, [whole[0]], 3))] == [(3, 4), (4,)]
 

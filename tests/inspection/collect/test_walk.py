@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from inspection.subjects import ALL, ATTENTIVE, TEXT, TRANSLATORS, item_of, recorded, subject, walk
+from inspection.subjects import ALL, ATTENTIVE, TEXT, TRANSLATORS, item_of, recorded, subject, walk, walked
 from oracles import agree
 
 from regard.attention import Heads
@@ -28,22 +28,19 @@ def test_a_machines_step_ends_where_its_head_stood(name):
     for view in views:
         for head in range(len(view.weights)):
             for row in (0, view.weights.shape[1] - 1):
-                stages = {each.symbol: each for each in walk_of(seen, views, Which(view.name, head, row)).stages}
+                _, stages = walked(name, view.name, head, row)
                 agree(column(stages["w"]), view.weights[head, row], rtol=1e-4, atol=1e-6)
                 agree(column(stages["w^c"]), torch.softmax(column(stages["β cos(k, M)"]), 0), rtol=1e-4, atol=1e-6)
                 assert ("Σ w M" in stages) == view.name.endswith("read")
-    last = {each.symbol: each for each in walk_of(seen, views, Which("heads.source.read", 0, view_rows(views))).stages}
+    row = next(view for view in views if view.name == "heads.source.read").weights.shape[1] - 1
+    _, last = walked(name, "heads.source.read", 0, row)
     agree(last["Σ w M"].values[0], seen.memory.sentence["reads"][0, 0], rtol=1e-4, atol=1e-5)
-
-
-def view_rows(views) -> int:
-    return next(view for view in views if view.name == "heads.source.read").weights.shape[1] - 1
 
 
 def test_a_document_is_walked_from_its_words_over_its_sentences_to_its_label():
     seen, views = recorded("han")
     of = {view.name: view for view in views}
-    stages = {each.symbol: each for each in walk_of(seen, views, Which("words")).stages}
+    _, stages = walked("han", "words")
     assert [each.part for each in stages.values() if each.symbol.startswith("a")] == [
         "The words of each sentence",
         "The sentences",
@@ -60,11 +57,11 @@ def test_a_document_is_walked_from_its_words_over_its_sentences_to_its_label():
 
 
 def test_a_pointers_stages_have_the_symbols_of_its_paper():
-    formulas = {each.symbol: each.formula for each in walk_of(*recorded("pointer")).stages}
-    assert formulas["W q"] == "W₂ d_i"
-    assert formulas["U k + b"] == "W₁ e_j + b"
-    assert formulas["e masked"] == "u_j, −∞ where it may not look"
-    assert formulas["p"] == "p(y) = Σ p(C_i = j), x_j = y"
+    _, stages = walked("pointer")
+    assert stages["W q"].formula == "W₂ d_i"
+    assert stages["U k + b"].formula == "W₁ e_j + b"
+    assert stages["e masked"].formula == "u_j, −∞ where it may not look"
+    assert stages["p"].formula == "p(y) = Σ p(C_i = j), x_j = y"
 
 
 # ---- which word
@@ -128,9 +125,11 @@ def test_states_are_those_of_the_whole_sentence(name):
 @pytest.mark.parametrize("name", [*TRANSLATORS, "captioner", "captioner-none", "lstmn-writes", "lstmn-classifies"])
 def test_states_arrive_one_by_one(name):
     seen, views = recorded(name)
-    states = walk_of(seen, views).states
+    made = walk_of(seen, views)
+    states = made.states
     if name.startswith("transformer"):
         assert states == ()
+        assert bool(made.gates) == (name == "transformer-recurrence")
         return
     written = len(seen.sides["read"].pieces) if "read" in seen.sides else 0
     reads = "source" in seen.sides and name != "rnnsearch-blocks"  # blocks go from layer to layer, and have no steps
@@ -257,14 +256,12 @@ def test_an_encoders_h_is_what_it_left(name):
     """In the order of the text, whichever way it was read."""
     forward, _ = recorded(name)
     made = [gates for gates in gates_of(forward) if gates.side == "source"]
-    top = [
-        gates for gates in made if f"layer {len(made) if 'luong' in name or 'sutskever' in name else 1}" in gates.title
-    ]
+    layer = len(made) if "luong" in name or "sutskever" in name else 1
+    top = [gates for gates in made if f"layer {layer}" in gates.title]
     states = torch.cat([gates.values["h"] for gates in top], -1)
     agree(states, forward.memory.states[0], rtol=1e-5, atol=1e-6)
-    assert [gates.backwards for gates in top] == (
-        [False, True] if name == "rnnsearch" else [name in ("rnn-sutskever", "luong-local-m")]
-    )
+    backwards = [False, True] if name == "rnnsearch" else [name in ("rnn-sutskever", "luong-local-m")]
+    assert [gates.backwards for gates in top] == backwards
 
 
 def test_a_document_is_read_sentence_by_sentence():
@@ -290,25 +287,10 @@ def test_an_lstmn_has_both_tapes():
     agree(weights @ source.values["h"], source.values["h̃"], rtol=1e-4, atol=1e-5)
 
 
-def test_a_transformer_has_none():
-    forward, views = recorded("transformer")
-    assert walk_of(forward, views).gates == ()
-    assert subject("transformer").settings.kind == "transformer"
-
-
 HEADS = [name for name in ATTENTIVE if name.startswith(("transformer", "encoder", "captioner-transformer"))]
 # A probability moves by the share that its logit moves by. Without norms logits grow from layer to layer: to tens where
 # there is no residual stream either, and to thousands where there is one; a float's last digit is then a thousandth.
 PROBABILITIES = {"transformer-bare": 5e-5, "transformer-no-norm": 5e-3}
-
-
-def walked(name, which=Which()):  # noqa: B008
-    """The stages of a walk by their symbols."""
-    forward, views = recorded(name)
-    made = walk_of(forward, views, which, vocabulary_of(subject(name)))
-    stages = {stage.symbol: stage for stage in made.stages}
-    assert len(stages) == len(made.stages)  # no symbol stands twice
-    return made, stages
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -322,7 +304,7 @@ def test_a_block_from_the_heads_to_the_stream(name):
         row = view.weights.shape[1] - 1
         contexts = []
         for head in range(len(view.weights)):
-            _, stages = walked(name, Which(view.name, head, row))
+            _, stages = walked(name, view.name, head, row)
             contexts.append(stages["Σ a v"].values[0])
             vector = {symbol: stage.values[0] for symbol, stage in stages.items()}
         agree(torch.stack(contexts), stages["concat"].values, rtol=1e-4, atol=1e-5)
@@ -375,7 +357,7 @@ def test_the_stream_is_followed_to_the_logits(name):
     """From a block below the last: each layer's own output, the last norm, and the readout of it."""
     forward, _ = recorded(name)
     stack = "encoder" if name == "encoder-writes" else "decoder"
-    _, stages = walked(name, Which(f"{stack}.blocks.0.attention", 0, 2))
+    _, stages = walked(name, f"{stack}.blocks.0.attention", 0, 2)
     last = stages["LN(r)"] if "LN(r)" in stages else stages["layer 2"]
     if "LN(r)" in stages:
         norm = forward.model.get_submodule(stack).final_norm
@@ -386,7 +368,7 @@ def test_the_stream_is_followed_to_the_logits(name):
 
 def test_a_word_of_the_source_ends_in_the_memory():
     forward, _ = recorded("transformer")
-    _, stages = walked("transformer", Which("encoder.blocks.0.attention", 1, 3))
+    _, stages = walked("transformer", "encoder.blocks.0.attention", 1, 3)
     agree(stages["m"].values[0], forward.memory.states[0, 3])
     assert "logits" not in stages
 
@@ -403,8 +385,7 @@ def test_the_likeliest_are_those_of_the_models_own_logits(name):
         if view is not None and view.rows not in ("written", "read") and forward.forced.target is not None:
             continue
         row = 0 if view is None else view.weights.shape[1] - 1
-        which = Which(row=row) if view is None else Which(view.name, 0, row)
-        made, stages = walked(name, which)
+        made, stages = walked(name, *((None, None) if view is None else (view.name, 0)), row)
         own = logits[0 if forward.forced.target is None else row]
         best = own.topk(min(5, len(own)))
         # A recorded pass has three products where a plain one has one: the last digits of the largest logit may differ.
@@ -422,7 +403,7 @@ def test_the_likeliest_are_those_of_the_models_own_logits(name):
 def test_rnnsearch_reads_its_deep_output():
     forward, _ = recorded("rnnsearch")
     model = forward.model
-    _, stages = walked("rnnsearch", Which("attention", 0, 2))
+    _, stages = walked("rnnsearch", "attention", 0, 2)
     together = stages["[s_i; E y_{i−1}; c_i]"].values[0]
     agree(together[:6], stages["s_i"].values[0])
     agree(together[-12:], stages["Σ a v"].values[0], rtol=1e-4, atol=1e-5)
@@ -437,18 +418,17 @@ def test_rnnsearch_reads_its_deep_output():
 def test_luong_reads_its_attentional_state():
     for name in ("luong", "luong-dot-unfed"):
         forward, _ = recorded(name)
-        _, stages = walked(name, Which("attention", 0, 3))
+        _, stages = walked(name, "attention", 0, 3)
         context, state = stages["Σ a v"].values[0], stages["q"].values[0]
         agree(torch.cat([context, state]), stages["[c_t; h_t]"].values[0], rtol=1e-4, atol=1e-5)
         weight = forward.model.attentional.weight
-        agree(
-            torch.tanh(torch.cat([context, state]) @ weight.mT).detach(), stages["h̃_t"].values[0], rtol=1e-4, atol=1e-5
-        )
+        attentional = torch.tanh(torch.cat([context, state]) @ weight.mT).detach()
+        agree(attentional, stages["h̃_t"].values[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_captioner_gates_what_it_sees():
     forward, _ = recorded("captioner")
-    _, stages = walked("captioner", Which("decoder.cross", 0, 2))
+    _, stages = walked("captioner", "decoder.cross", 0, 2)
     beta = torch.sigmoid(stages["f_β(h_{t−1})"].values[0])
     agree(beta * stages["Σ a v"].values[0], stages["ẑ_t"].values[0], rtol=1e-4, atol=1e-5)
     decoder = forward.model.decoder
@@ -458,7 +438,7 @@ def test_a_captioner_gates_what_it_sees():
 
 
 def test_a_pointer_sums_the_places_of_a_word():
-    _, stages = walked("pointer", Which("attention", 0, 1))
+    _, stages = walked("pointer", "attention", 0, 1)
     weights, places = stages["a"].values[:, 0], stages["a"].names
     for piece, share in zip(stages["p"].names, stages["p"].values[:, 0].tolist(), strict=True):
         own = sum(float(weight) for weight, place in zip(weights, places, strict=True) if place == piece)
@@ -467,7 +447,7 @@ def test_a_pointer_sums_the_places_of_a_word():
 
 def test_an_lstmn_reads_both_tapes_and_writes_them():
     forward, _ = recorded("lstmn")
-    _, stages = walked("lstmn", Which("decoder.layers.1.intra", 0, 3))
+    _, stages = walked("lstmn", "decoder.layers.1.intra", 0, 3)
     vector = {symbol: stage.values[0] for symbol, stage in stages.items()}
     hidden, memory = vector["Σ a v"].chunk(2)
     step = forward.recording.steps["decoder.layers.1"][3]
@@ -481,7 +461,7 @@ def test_an_lstmn_reads_both_tapes_and_writes_them():
 def test_places_of_a_grid_come_back_to_the_map():
     forward, _ = recorded("convnet")
     module = forward.model.attention
-    _, stages = walked("convnet", Which("attention", 0, 7))
+    _, stages = walked("convnet", "attention", 0, 7)
     kernel = module.output.weight[:, :, 0, 0]
     y = (stages["Σ a v"].values[0] @ kernel.mT + module.output.bias).detach()
     agree(y, stages["y"].values[0], rtol=1e-4, atol=1e-5)

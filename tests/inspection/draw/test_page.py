@@ -72,11 +72,8 @@ def test_the_policy_names_what_the_page_carries_by_its_hash(kind):
 
 def test_no_text_can_leave_its_place():
     odd = exhibits.odd()
-    made = page(
-        replace(
-            odd, kind="</title><script>", run="<!--<script>", labels={"</script>": 1.0}, title="</title>" + odd.title
-        )
-    )
+    texts = {"kind": "</title><script>", "run": "<!--<script>", "title": "</title>" + odd.title}
+    made = page(replace(odd, labels={"</script>": 1.0}, **texts))
     data = embedded(made)["exhibits"][0]
     assert data["title"] == "</title>" + odd.title
     assert data["sides"]["source"]["pieces"] == list(odd.sides["source"].pieces)
@@ -157,22 +154,16 @@ def test_gates_come_back_within_half_a_step():
             assert part["means"] == pytest.approx(values.mean(-1).tolist(), rel=1e-3, abs=1e-6)
 
 
-def test_two_exhibits_share_a_page():
-    one, two = exhibits.transformer(layers=1, heads=2), exhibits.luong()
-    data = embedded(page(one, against=two))
-    assert [each["kind"] for each in data["exhibits"]] == ["transformer", "luong"]
-    assert (weights_in(data, 0, exhibit=1) - two.views[0].weights).abs().max() < 0.01
+NOT_BAD = exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."])
+BAD = exhibits.encoder(["This", "pizza", "is", "bad", "."])
 
 
-def test_two_inputs_share_a_page():
-    """They may have other words, and more of them."""
-    one, two = (
-        exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."]),
-        exhibits.encoder(["This", "pizza", "is", "bad", "."]),
-    )
-    data = embedded(page(one, against=two))
-    assert [each["title"] for each in data["exhibits"]] == ["This pizza is not too bad .", "This pizza is bad ."]
-    for number, each in enumerate((one, two)):
+@pytest.mark.parametrize("pair", [(exhibits.transformer(layers=1, heads=2), exhibits.luong()), (NOT_BAD, BAD)])
+def test_two_exhibits_share_a_page(pair):
+    """Of two models, or of two inputs, which may have other words, and more of them."""
+    data = embedded(page(pair[0], against=pair[1]))
+    assert [(each["kind"], each["title"]) for each in data["exhibits"]] == [(each.kind, each.title) for each in pair]
+    for number, each in enumerate(pair):
         assert (weights_in(data, 0, exhibit=number) - each.views[0].weights).abs().max() < 0.01
 
 

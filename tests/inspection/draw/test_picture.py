@@ -31,9 +31,8 @@ def drawn(axes):
 
 
 def names(axes):
-    return [label.get_text() for label in axes.get_yticklabels()], [
-        label.get_text() for label in axes.get_xticklabels()
-    ]
+    """The names of an image's rows, and of its columns."""
+    return tuple([each.get_text() for each in labels] for labels in (axes.get_yticklabels(), axes.get_xticklabels()))
 
 
 def test_a_pair_is_drawn_between_words():
@@ -42,9 +41,8 @@ def test_a_pair_is_drawn_between_words():
     rows, columns = exhibit.sides["written"], exhibit.sides["source"]
     view = next(view for view in exhibit.views if view.name == exhibit.aligned)
     assert names(figure.axes[0]) == (list(rows.texts), list(columns.texts))
-    assert torch.allclose(
-        drawn(figure.axes[0]).float(), merge(view.weights.mean(0), rows.words, columns.words), atol=1e-6
-    )
+    merged = merge(view.weights.mean(0), rows.words, columns.words)
+    assert torch.allclose(drawn(figure.axes[0]).float(), merged, atol=1e-6)
     assert names(picture(replace(exhibit, offset=1)).axes[0])[0] == list(exhibit.sides["read"].texts)
 
 
@@ -145,14 +143,9 @@ def test_nothing_to_draw_is_said():
 
 def shades(figure):
     """The colour behind each word."""
-    return [
-        (text.get_text(), patch.get_facecolor())
-        for text, patch in zip(
-            (text for text in figure.axes[0].texts if text.get_fontsize() == 9.5),
-            (patch for patch in figure.axes[0].patches if str(patch.get_gid()).startswith("shade-")),
-            strict=True,
-        )
-    ]
+    texts = (text.get_text() for text in figure.axes[0].texts if text.get_fontsize() == 9.5)
+    boxes = (patch for patch in figure.axes[0].patches if str(patch.get_gid()).startswith("shade-"))
+    return [(text, patch.get_facecolor()) for text, patch in zip(texts, boxes, strict=True)]
 
 
 @pytest.mark.parametrize("most", [0.2, 0.7])
@@ -239,14 +232,10 @@ def weights(*shape):
     return torch.randn(*shape).mul(3).softmax(-1)
 
 
-def labels(axes):
-    return [text.get_text() for text in axes.get_xticklabels()], [text.get_text() for text in axes.get_yticklabels()]
-
-
 def test_one_matrix_has_its_words_and_its_numbers():
     given = weights(5, 4)
     axes, _ = heatmap(given, SOURCE, TARGET, title="additive").axes  # and the bar of its colours
-    assert labels(axes) == (SOURCE, TARGET)
+    assert names(axes) == (TARGET, SOURCE)
     assert torch.equal(torch.tensor(axes.images[0].get_array()), given.double())
     written = {(round(t.get_position()[1]), round(t.get_position()[0])): float(t.get_text()) for t in axes.texts}
     assert written
@@ -285,8 +274,8 @@ def test_a_word_without_end_leaves_room_for_the_picture():
 def test_heads_become_small_multiples_with_the_rows_named_once():
     figure = heatmap(weights(3, 5, 4), SOURCE, TARGET)
     assert [axes.get_xlabel() for axes in figure.axes[:3]] == ["head 1", "head 2", "head 3"]
-    assert labels(figure.axes[0])[1] == TARGET
-    assert set(labels(figure.axes[1])[1]) == {""}
+    assert names(figure.axes[0])[0] == TARGET
+    assert set(names(figure.axes[1])[0]) == {""}
     named = heatmap(weights(2, 5, 4), title=["soft", "local"])
     assert [axes.get_xlabel() for axes in named.axes[:2]] == ["soft", "local"]
 
@@ -392,10 +381,8 @@ def test_bars_fit_the_width_and_count_wide_letters():
 
 def test_bars_of_a_long_sentence():
     source = ["A", "man", "in", "a", "blue", "shirt", "rides", "one", "brown", "horse"]
-    source, target = (
-        [*source, "along", "the", "beautiful", "sea", "."],
-        [*map("Wort{}".format, range(14)), "Donaudampfschifffahrtsgesellschaft"],
-    )
+    source += ["along", "the", "beautiful", "sea", "."]
+    target = [*map("Wort{}".format, range(14)), "Donaudampfschifffahrtsgesellschaft"]
     header, *rows = bars(torch.eye(15), source, target, width=100).splitlines()  # one line of words above
     assert header.split() == source
     for index, row in enumerate(rows[:14]):

@@ -208,20 +208,8 @@ def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], 
         if len(words) != len(tree.heads):
             raise DataError(f"{tree.where}: {len(tree.heads)} heads given, but the text has {len(words)} words")
         return tree.heads, relations
-    owner = word_of_tokens(tree, words)
-    heads, names = [-1] * len(words), [""] * len(words)
-    for token in reversed(range(len(owner))):  # the first token whose head is outside the word stands for it
-        above = tree.heads[token]
-        outside = -1 if above < 0 else owner[above]
-        if outside != owner[token]:
-            heads[owner[token]], names[owner[token]] = outside, relations[token]
-    return tuple(heads), tuple(names)
-
-
-def word_of_tokens(tree: ParsedTree, words: Sequence[str]) -> list[int]:
-    """Find the word of the text that each token of the tree begins in, letter by letter."""
     letters = [(letter, number) for number, word in enumerate(words) for letter in fold_letters(word)]
-    owner, at = list[int](), 0
+    owner, at = list[int](), 0  # the word of the text that each token of the tree begins in, letter by letter
     for form, count in tree.forms:
         folded = fold_letters(form)
         if "".join(letter for letter, _ in letters[at : at + len(folded)]) != folded or not folded:
@@ -231,7 +219,13 @@ def word_of_tokens(tree: ParsedTree, words: Sequence[str]) -> list[int]:
         at += len(folded)
     if at < len(letters):
         raise DataError(f"{tree.where}: the tree ends before word {letters[at][1] + 1}, {words[letters[at][1]]!r}")
-    return owner
+    heads, names = [-1] * len(words), [""] * len(words)
+    for token in reversed(range(len(owner))):  # the first token whose head is outside the word stands for it
+        above = tree.heads[token]
+        outside = -1 if above < 0 else owner[above]
+        if outside != owner[token]:
+            heads[owner[token]], names[owner[token]] = outside, relations[token]
+    return tuple(heads), tuple(names)
 
 
 def fold_letters(text: str) -> str:

@@ -295,31 +295,14 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
     itself = look.grid == "both" or (target is None and source is not None and n == m)
     role: Role = "places" if look.grid == "both" else "encoder" if itself else "cross"
     columns = "places" if grid else "source"
-    sides = {columns: _side("source", source, m, grid)}
+    sides = {columns: name_places(check_words("source", source, m), grid)}
     if not itself:
-        sides["written"] = _side("target", target, n, None)
-    view = View(
-        name="look",
-        title="what was looked at",
-        role=role,
-        layer=0,
-        rows=columns if itself else "written",
-        columns=columns,
-        weights=weights,
-        entropy=_rows(look.entropy, heads, n),
-        centre=_rows(look.centre, heads, n),
-        picked=_rows(look.picked, heads, n),
-        how=look.how,
-    )
-    return Exhibit(
-        kind="",
-        task="",
-        title=" ".join(source) if source else "",
-        run="",
-        sides=sides,
-        views=(view,),
-        output=" ".join(target) if target and not itself else "",
-    )
+        sides["written"] = name_places(check_words("target", target, n))
+    numbers: dict[str, Any] = {name: _rows(getattr(look, name), heads, n) for name in ("entropy", "centre", "picked")}
+    rows = columns if itself else "written"
+    view = View("look", "what was looked at", role, 0, rows, columns, weights, **numbers, how=look.how)
+    title, output = (" ".join(words or ()) for words in (source, None if itself else target))
+    return Exhibit("", "", title, "", sides, (view,), output)
 
 
 def as_stack(weights: Tensor, expected: str) -> Float[Tensor, "h n m"]:
@@ -334,18 +317,15 @@ def as_stack(weights: Tensor, expected: str) -> Float[Tensor, "h n m"]:
     return weights
 
 
-def check_words(name: str, words: Sequence[str], count: int) -> list[str]:
-    """Return the words that name positions, one for each."""
+def check_words(name: str, words: Sequence[str] | None, count: int) -> list[str]:
+    """Return the words that name positions, one for each; without words their numbers, from 1."""
+    if words is None:
+        return [str(index + 1) for index in range(count)]
     if isinstance(words, str):
         raise ArgumentError(f"{name}: a sequence of words was expected, got one string; split it first")
     if len(words) != count:
         raise ShapeError(f"{name}: {count} words were expected, one for each {name} position, got {len(words)}")
     return [str(word) for word in words]
-
-
-def _side(name: str, words: Sequence[str] | None, count: int, grid: tuple[int, int] | None) -> Side:
-    texts = tuple(check_words(name, [str(index + 1) for index in range(count)] if words is None else words, count))
-    return name_places(texts, grid)
 
 
 def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
@@ -442,14 +422,9 @@ def merge(
     tokenizers does; None is a piece of no word. There are as many words as the highest number says; one without a piece
     gets zeros.
     """
-    if weights.dim() < 2:
-        raise ShapeError(f"weights: [n, m] or a stack of such was expected, got {list(weights.shape)}")
-    for name, words, pieces in zip(("rows", "columns"), (rows, columns), weights.shape[-2:], strict=True):
-        if len(words) != pieces:
-            raise ShapeError(f"{name}: {pieces} were expected, one for each piece, got {len(words)}")
-        wrong = [word for word in words if word is not None and word < 0]
-        if wrong:
-            raise ArgumentError(f"{name}: words are counted from 0, got {wrong[0]}")
+    if (len(rows), len(columns)) != weights.shape[-2:]:
+        given = f"{len(rows)} rows and {len(columns)} columns"
+        raise ShapeError(f"weights: {given} of pieces given, got weights of {list(weights.shape)}")
     (down, i), (across, j) = (extraction.word_ids([words], weights.device) for words in (rows, columns))
     stack = weights.reshape(1, math.prod(weights.shape[:-2]), *weights.shape[-2:])
     return extraction.merge_batch(stack, down, across, (i, j)).reshape(*weights.shape[:-2], i, j)

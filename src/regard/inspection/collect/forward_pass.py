@@ -195,13 +195,12 @@ class ForwardPass:
         sides = dict(self.forced.sides)
         if self.head_steps:
             sides["memory"] = name_places([str(slot + 1) for slot in range(self.head_steps[0].weights.shape[-1])])
-        grid = self.memory.grid
+        grid, grids = self.memory.grid, 0
         for name in self.looks:
             if isinstance(self.looks.modules[name], GridSelfAttention):  # it may stand before the last stages
                 height, width = self.looks[name].weights.shape[-2:]
-                grid = height, width
-        pooled = any(not isinstance(self.looks.modules[name], GridSelfAttention) for name in self.looks)
-        if isinstance(self.forced.source, Pictures) and self.forced.label is not None and pooled:
+                grid, grids = (height, width), grids + 1
+        if isinstance(self.forced.source, Pictures) and self.forced.label is not None and len(self.looks) > grids:
             sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
         if grid is not None:  # places have their row and column, from 1
             names = [f"{y + 1},{x + 1}" for y in range(grid[0]) for x in range(grid[1])]

@@ -61,53 +61,38 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
         )
     recorder = run_tiny(model, source, target)
     split_layer_loops(recorder.units, recorder.modules)
-    units = live_units(recorder)
-    names = name_units(units)
-    nodes, edges = connect(units, names, recorder)
-    kind = recorder.kind
-    graph = Graph(
-        type(model).__name__ if kind is None else kind.name,
-        "" if kind is None else kind.paper,
-        tuple(nodes),
-        tuple(edges),
-        tuple(group_nodes(nodes, edges, recorder)),
-        recorder.sizes,
-    )
+    # The units that lead to the last one, each after those that it reads.
+    ordered = sorted(recorder.units.values(), key=lambda unit: unit.time)
+    alive, queue = {ordered[-1].id}, [ordered[-1].id]
+    while queue:
+        fresh = recorder.units[queue.pop()].units_read - alive
+        alive |= fresh
+        queue += fresh
+    nodes, edges = connect([unit for unit in ordered if unit.id in alive], recorder)
+    paper, name = ("", type(model).__name__) if recorder.kind is None else (recorder.kind.paper, recorder.kind.name)
+    groups = group_nodes(nodes, edges, recorder)
+    graph = Graph(name, paper, tuple(nodes), tuple(edges), tuple(groups), recorder.sizes)
     lists = {name: list(each._modules) for name, each in recorder.modules.items() if isinstance(each, LISTS)}
     return fold_layers(graph, lists) if fold else graph
-
-
-def live_units(recorder: Trace) -> list[Unit]:
-    """List the units that lead to the last one, each after those that it reads."""
-    units = sorted(recorder.units.values(), key=lambda unit: unit.time)
-    last = max(units, key=lambda unit: unit.time)
-    alive, queue = {last.id}, [last.id]
-    while queue:
-        for read in recorder.units[queue.pop()].units_read - alive:
-            alive.add(read)
-            queue.append(read)
-    return [unit for unit in units if unit.id in alive]
 
 
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
     """Name every unit, the same in every run: modules by their own names, others by a word and a number."""
     names: dict[str, str] = {}
     for unit in units:
-        own = {
-            "module": unit.module,
-            "input": f"input {unit.operation}",
-            "learned": f"{unit.module}.{unit.operation}".removeprefix("."),
-        }
-        name = own.get(unit.kind, f"{unit.module}/{unit.operation}")
-        number, first = 2, name
+        own = {"module": unit.module, "input": f"input {unit.operation}"}
+        own["learned"] = f"{unit.module}.{unit.operation}".removeprefix(".")
+        first = name = own.get(unit.kind, f"{unit.module}/{unit.operation}")
+        number = 2
         while name in names.values():
             name, number = f"{first} {number}", number + 1
         names[unit.id] = name
     return names
 
 
-def connect(units: Sequence[Unit], names: dict[str, str], recorder: Trace) -> tuple[list[GraphNode], list[GraphEdge]]:
+def connect(units: Sequence[Unit], recorder: Trace) -> tuple[list[GraphNode], list[GraphEdge]]:
     """Build nodes and edges; what is read from a later unit comes from the step before, and gets its own node."""
+    names = name_units(units)
     by_id = {unit.id: unit for unit in units}
     nodes = list[GraphNode]()
     edges = dict[GraphEdge, None]()  # each once, in order
@@ -166,6 +151,10 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[next(iter(unit.modules))]
     owner.update(dict.fromkeys(fresh, name))
     symbol = layer_symbol_of(unit, recorder)
+    if unit.kind == "learned":
+        parameters = [modules[unit.module]._parameters[unit.operation]]
+    else:  # of modules inside them others count
+        parameters = [parameter for each in fresh for parameter in modules[each]._parameters.values()]
     # A recurrent layer that is called once goes from state to state inside.
     whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in recorder.outputs
     return GraphNode(
@@ -181,20 +170,11 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
         max(1, unit.calls),
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
-        parameters=count_parameters(unit, fresh, recorder),
+        parameters=sum(parameter.numel() for parameter in parameters if parameter is not None),
         layer_symbol=symbol,
         pairs=unit.pairs,
         last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
-
-
-def count_parameters(unit: Unit, modules: Sequence[str], recorder: Trace) -> int:
-    """Count the parameters of some modules, without those of modules inside them."""
-    if unit.kind == "learned":
-        parameter = recorder.modules[unit.module]._parameters[unit.operation]
-        return 0 if parameter is None else parameter.numel()
-    own = (parameter for name in modules for parameter in recorder.modules[name]._parameters.values())
-    return sum(parameter.numel() for parameter in own if parameter is not None)
 
 
 def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
@@ -249,10 +229,9 @@ def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
     outside, queue = set[str](), list(members)
     while queue:
         here = queue.pop()
-        for edge in edges:
-            if edge.source == here and edge.target not in members and edge.target not in outside:
-                outside.add(edge.target)
-                queue.append(edge.target)
+        fresh = {edge.target for edge in edges if edge.source == here} - members - outside
+        outside |= fresh
+        queue += fresh
     return not any(edge.source in outside and edge.target in members for edge in edges)
 
 
@@ -295,24 +274,20 @@ def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) 
         layers = [{number_in_list(units[each.unit]) for each in reads} for reads in unit.reads]
         numbers = set[str | None]().union(*layers)
         differ = all(len(layer) == 1 for layer in layers) and None not in numbers and len(numbers) == len(layers)
-        if unit.kind == "operation" and unit.calls > 1 and differ:
-            split(unit, units)
-
-
-def split(unit: Unit, units: dict[str, Unit]) -> None:
-    """Replace a unit by one for each of its calls, also where others read it."""
-    del units[unit.id]
-    names = {call: f"{unit.id} in layer {call}" for call in range(1, unit.calls + 1)}
-    for call, name in names.items():
-        one = Unit(name, unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape)
-        one.reads = [unit.reads[call - 1]]
-        one.note, one.layer = unit.note, (call, unit.calls)
-        units[one.id] = one
-    for reader in units.values():
-        for reads in (*reader.reads, *(turn for turns in reader.site_reads.values() for turn in turns)):
-            mine = {each for each in reads if each.unit == unit.id}
-            reads -= mine
-            reads |= {Output(names[each.call], 1) for each in mine}
+        if unit.kind != "operation" or unit.calls < 2 or not differ:
+            continue
+        del units[unit.id]
+        names = {call: f"{unit.id} in layer {call}" for call in range(1, unit.calls + 1)}
+        for call, name in names.items():
+            one = Unit(name, unit.kind, unit.module, unit.operation, unit.phase, unit.times[call - 1], unit.shape)
+            one.reads = [unit.reads[call - 1]]
+            one.note, one.layer = unit.note, (call, unit.calls)
+            units[one.id] = one
+        for reader in units.values():
+            for reads in (*reader.reads, *(turn for turns in reader.site_reads.values() for turn in turns)):
+                mine = {each for each in reads if each.unit == unit.id}
+                reads -= mine
+                reads |= {Output(names[each.call], 1) for each in mine}
 
 
 # ---- layers that are alike
@@ -375,11 +350,8 @@ def read_by(graph: Graph, members: dict[str, list[GraphNode]], key: str) -> list
     reads: dict[int, list[str]] = {}
     for edge in graph.edges:
         if edge.target in index:
-            if edge.source in index:
-                origin = str(index[edge.source])
-            else:
-                origin = edge.source if is_common(graph, members, edge.source) else "before"
-            reads.setdefault(index[edge.target], []).append(origin)
+            origin = edge.source if is_common(graph, members, edge.source) else "before"
+            reads.setdefault(index[edge.target], []).append(str(index.get(edge.source, origin)))
     return [(number, tuple(sorted(reads[number]))) for number in sorted(reads)]
 
 

@@ -16,7 +16,7 @@ half precision and computes any row of any head from them, without the model.
 # r rows, a silenced head each · b rows of a batch: sentences of a document, otherwise one · h heads
 # n rows or positions · m columns · s sentences · d width
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -60,7 +60,7 @@ from regard.inspection.collect.from_model import graph_of
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call, weighting_words
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import KINDS, Documents, Model, kinds
-from regard.tasks import ForcedExample, Item, Side, TrainedRun
+from regard.tasks import ForcedExample, Item, TrainedRun
 
 BUDGET = 2048  # positions of a batch, source and target
 SCORES: dict[type[Score], str] = {
@@ -212,11 +212,16 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
 @torch.no_grad()
 def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     """List a view of every attention that was called, in the order of the calls."""
-    layers = Counter[str]()
-    views = []
+    layers, views = Counter[str](), list[View]()
+    sizes = {name: len(side.pieces) for name, side in forward.sides.items()}
     for name in forward.looks:
         look, weights = forward.looks[name], weights_of(forward, name)
-        title = fit_title(title_of(name, kind, forward.forced, weights.shape[1]), name, weights, forward.sides)
+        title = title_of(name, kind, forward.forced, weights.shape[1])
+        # What a model of one's own attends to may be something that nobody else knows: such sides are numbers.
+        rows, columns = sizes.get(title.rows, -1), sizes.get(title.columns, -1)
+        if rows != weights.shape[1] or not columns - 1 <= weights.shape[2] <= columns:
+            numbered = title.rows if rows == weights.shape[1] else f"{name}: rows"
+            title = kinds.Title(name, "memory", numbered, f"{name}: columns")
         entropy = look.entropy
         if entropy is not None and forward.by_sentence(name):  # a row of the batch is a sentence: the mean over them
             entropy = entropy.float().mean().reshape(1, 1)
@@ -225,7 +230,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
         own = module.span if isinstance(module, Attention) else None
         if title.columns in forward.sides:
             # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
-            weights = F.pad(weights, (0, len(forward.sides[title.columns].pieces) - weights.shape[-1]))
+            weights = F.pad(weights, (0, sizes[title.columns] - weights.shape[-1]))
         views.append(
             View(
                 name,
@@ -243,8 +248,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
             )
         )
         layers[title.role] += 1
-    source = forward.forced.sides.get("source")
-    return (*views, *memory_views(forward.head_steps, 0 if source is None else len(source.pieces)))
+    return (*views, *memory_views(forward.head_steps, sizes.get("source", 0)))
 
 
 def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
@@ -299,17 +303,6 @@ def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> kinds
     )
 
 
-def fit_title(title: kinds.Title, name: str, weights: Float[Tensor, "h n m"], sides: Mapping[str, Side]) -> kinds.Title:
-    """Return the title, if its sides are as long as the weights say; else one whose rows and columns are numbers.
-
-    What a model of one's own attends to may be something that nobody else knows.
-    """
-    rows, columns = (len(sides[side].pieces) if side in sides else -1 for side in (title.rows, title.columns))
-    if rows == weights.shape[1] and columns - 1 <= weights.shape[2] <= columns:
-        return title
-    return kinds.Title(name, "memory", title.rows if rows == weights.shape[1] else f"{name}: rows", f"{name}: columns")
-
-
 def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     """Describe an attention's score, span and weighting in words."""
     inner = module.attention if isinstance(module, Heads | GridSelfAttention) else module
@@ -323,8 +316,7 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     words = next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
     if isinstance(score, Dot):
         words = "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
-    parts = [heads, words, *local, weighting_words(inner.weighting)]
-    return " · ".join(filter(None, parts))
+    return " · ".join(filter(None, [heads, words, *local, weighting_words(inner.weighting)]))
 
 
 def windows(*spans: Span | None) -> list[Monotonic | Predictive]:

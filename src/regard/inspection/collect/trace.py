@@ -106,13 +106,6 @@ class Unit:
         return {each.unit for reads in self.reads for each in reads}
 
 
-class FunctionCall(NamedTuple):
-    """A plain function on the stack, and the place that it was called from."""
-
-    frame: FrameType
-    site: Any
-
-
 def scalar_in(arguments: list[Any]) -> str | None:
     """Find the number that a tensor is, say, multiplied by, where it is not 1; a root is written as a root."""
     for value in arguments[0]:
@@ -138,11 +131,6 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(each)
     elif isinstance(value, dict):
         yield from tensors_in(list(value.values()))
-
-
-def shape_of_whole(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of a tensor, or of the one that it is a view of."""
-    return tuple((tensor if tensor._base is None else tensor._base).shape)
 
 
 def storage_of(tensor: Tensor) -> int:
@@ -178,13 +166,9 @@ class Trace(TorchFunctionMode):
 
     def origin(self, tensor: Tensor) -> frozenset[Origin]:
         """Return the units and parameters that a tensor's numbers come from."""
-        entry = self.origins.get(id(tensor))
-        if entry is not None:
-            origins: frozenset[Origin] = entry[1]
-        elif id(tensor) in self.owners:
+        if id(tensor) not in self.origins and id(tensor) in self.owners:
             return frozenset(self.owners[id(tensor)][:1])
-        else:
-            origins = frozenset()
+        origins: frozenset[Origin] = self.origins[id(tensor)][1] if id(tensor) in self.origins else frozenset()
         return origins | self.writes.get(storage_of(tensor), frozenset())
 
     def add_input(self, name: str, tensor: Tensor, words: str) -> None:
@@ -251,16 +235,12 @@ class Trace(TorchFunctionMode):
         return origins[index[dim]]
 
     def attribute(
-        self,
-        name: str,
-        arguments: list[Any],
-        inputs: list[Tensor],
-        merged: frozenset[Origin],
-        outputs: list[Tensor],
+        self, name: str, arguments: list[Any], inputs: list[Tensor], merged: frozenset[Origin], outputs: list[Tensor],
         frame: FrameType,
-    ) -> frozenset[Origin] | None:
+    ) -> frozenset[Origin] | None:  # fmt: skip
         """Return the origin of a call's results, the unit that it is part of; None where it is part of none."""
         stack, frames, site, function = self.read_stack(frame)
+        called, place = (None, site) if function is None else function
         parameters = {each for each in merged if isinstance(each, Parameter)}
         box = self.find_box(stack, inputs)
         if box is not None:
@@ -282,9 +262,7 @@ class Trace(TorchFunctionMode):
         if any(isinstance(each, Attention) for each in stack):
             return None  # a look beside the call, which is no part of the pass
         owner = self.names[id(stack[0])]
-        place = site if function is None else function.site
         key = f"{owner}/{place}"
-        called = None if function is None else function.frame
         begun = self.units.get(f"{self.phase}:{key}")
         inside = begun is not None and called is not None and begun.frame is called  # of a function that has begun
         if name in STRUCTURAL:
@@ -294,13 +272,15 @@ class Trace(TorchFunctionMode):
         if not inside and not self.computes(name, arguments, inputs, merged):
             return None
         unit = self.unit(key, "operation", owner, name if called is None else called.f_code.co_name)
-        if function is None and name in ELEMENTWISE and (scalar := scalar_in(arguments)) is not None:
+        if called is None and name in ELEMENTWISE and (scalar := scalar_in(arguments)) is not None:
             unit.note = scalar
         again = (name, site) in unit.sites if called is None else called is not unit.frame
         self.read(unit, (name, site), called, merged, again)
         if unit.calls == 1:
-            in_place = function is not None and is_in_place(name, arguments[1])
-            unit.shape = shape_of_whole(outputs[0]) if in_place else tuple(outputs[0].shape)
+            in_place = called is not None and is_in_place(name, arguments[1])
+            # Of a view that was written into, that of the tensor that it is a view of.
+            whole = outputs[0]._base if in_place and outputs[0]._base is not None else outputs[0]
+            unit.shape = tuple(whole.shape)
         return frozenset([Output(unit.id, unit.calls)])
 
     def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
@@ -337,10 +317,11 @@ class Trace(TorchFunctionMode):
 
     def read_stack(
         self, frame: FrameType | None
-    ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, FunctionCall | None]:
+    ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, tuple[FrameType, Any] | None]:
         """Return the model's modules on Python's stack, innermost first, their frames, and the place in the code.
 
-        With them comes the plain function that the innermost module calls, if there is one: what it does is one unit.
+        With them comes the frame of the plain function that the innermost module calls, if there is one, and the place
+        that it was called from: what it does is one unit.
         """
         stack: list[nn.Module] = []
         frames: list[tuple[nn.Module, FrameType]] = []
@@ -360,7 +341,7 @@ class Trace(TorchFunctionMode):
                 named = named if package in ("torch", "jaxtyping", "contextlib") else frame
             site.append((id(frame.f_code), frame.f_lasti))
             frame = frame.f_back
-        function = None if named is None or not stack else FunctionCall(named, tuple(site[outer:]))
+        function = None if named is None or not stack else (named, tuple(site[outer:]))
         return stack or [self.model], frames, tuple(site), function
 
     def find_box(self, stack: list[nn.Module], inputs: list[Tensor]) -> nn.Module | None:

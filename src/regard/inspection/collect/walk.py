@@ -139,8 +139,15 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
     name, module, recording = view.name, forward.looks.modules[view.name], forward.recording
-    if isinstance(module, GridSelfAttention):
-        return grid_stages(forward, name, module, row) + reading_stages(forward, view, row)
+    if isinstance(module, GridSelfAttention):  # the sum, back at its place of the grid
+        maps = (recording.calls[each][0].output[0] for each in (f"{name}.output", name))
+        back, added = (each.flatten(1)[:, row] for each in maps)
+        words = f"added to the features of this place, γ = {float(module.gamma):.3f}"
+        return [
+            one("y", "back to the channels of the map", back, "y = W_v Σ a v", TOGETHER),
+            one("x + γ y", words, added, part=TOGETHER),
+            *reading_stages(forward, view, row),
+        ]
     if not isinstance(module, Heads):
         return tape_stages(forward, name, row) + reading_stages(forward, view, row)
     result = recording.output(name, row)
@@ -173,24 +180,17 @@ def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: 
         elif each != part:
             words = "what the attention to the source gives, in the same block"
             stages.append(one("y′", words, recording.output(f"{name}.cross", row), part=BLOCK, main=False))
-        if block.norm == "pre":
-            end = recording.output(name, row) if following is None else recording.input(f"{name}.{following}_norm", row)
-            stages += sum_stages(block, "r", y, end)
-            continue
-        stages += sum_stages(block, "x", y, recording.input(f"{name}.{each}_norm", row))
+        stream, reader = ("r", following) if block.norm == "pre" else ("x", each)  # whose norm reads the sum
+        end = recording.output(name, row) if reader is None else recording.input(f"{name}.{reader}_norm", row)
+        if block.has_residual:
+            words = "added to the residual stream"
+            stages.append(one(f"{stream} + {y}", words, end, part=BLOCK, main=block.norm != "post"))
         if block.norm == "post":
             summed = f"x + {y}" if block.has_residual else y
             normed = recording.output(f"{name}.{each}_norm", row)
             words = "and normalised: the residual stream from here on"
             stages.append(one(f"LN({summed})", words, normed, f"LayerNorm({summed})", BLOCK))
     return stages
-
-
-def sum_stages(block: Block, stream: str, y: str, values: Tensor) -> list[Stage]:
-    """List the stages that add a part's output to the residual stream, where the block has one."""
-    if not block.has_residual:
-        return []
-    return [one(f"{stream} + {y}", "added to the residual stream", values, part=BLOCK, main=block.norm != "post")]
 
 
 def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list[Stage]:
@@ -236,25 +236,6 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
 def writes(view: View) -> bool:
     """Return whether the rows of a view are positions at which a word is written."""
     return view.rows in ("written", "read")
-
-
-# ---- places of a grid
-
-
-def grid_stages(forward: ForwardPass, name: str, module: GridSelfAttention, row: int) -> list[Stage]:
-    """List the stage that puts the sum back at its place of the grid."""
-    recording = forward.recording
-
-    def at(tensor: Tensor) -> Tensor:
-        return tensor[0].flatten(1)[:, row].float().cpu()
-
-    gamma = float(module.gamma)
-    return [
-        one("y", "back to the channels of the map", at(recording.calls[f"{name}.output"][0].output), "y = W_v Σ a v",
-            TOGETHER),
-        one("x + γ y", f"added to the features of this place, γ = {gamma:.3f}", at(recording.calls[name][0].output),
-            part=TOGETHER),
-    ]  # fmt: skip
 
 
 # ---- recurrent models
@@ -425,9 +406,16 @@ def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
             parts = [run_gates(layer, call) for call in recording.calls[name]]
             values = {symbol: torch.cat([part[symbol] for part in parts], 1) for symbol in parts[0]}
         batch, positions = next(iter(values.values())).shape[:2]
-        first = 0
-        for side in sides_of(forward, name, batch * positions):
-            pieces = forward.sides[side].pieces
+        first, sides = 0, forward.sides
+        both = "source" in sides and "read" in sides
+        if name.startswith("sentence_"):
+            layer_sides = ["sentences"]
+        elif both and batch * positions == len(sides["source"].pieces) + len(sides["read"].pieces):
+            layer_sides = ["source", "read"]
+        else:
+            layer_sides = ["source" if "read" not in sides or name.startswith("encoder") else "read"]
+        for side in layer_sides:
+            pieces = sides[side].pieces
             # END may be a place to attend to that no layer has read.
             count = len(pieces) if batch > 1 else min(len(pieces), positions - first)
             turned = (".backwards." in name) != (forward.model.reads_backwards and side == "source")
@@ -437,18 +425,6 @@ def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
             gates.append(Gates(title_of(forward, name, side), kind, side, pieces[: len(rows)], numbers, turned))
             first += len(pieces)
     return tuple(gates)
-
-
-def sides_of(forward: ForwardPass, name: str, count: int) -> list[str]:
-    """List the sides that a layer read, in order."""
-    sides = forward.sides
-    if name.startswith("sentence_"):
-        return ["sentences"]
-    if "read" not in sides:
-        return ["source"]
-    if "source" in sides and count == len(sides["source"].pieces) + len(sides["read"].pieces):
-        return ["source", "read"]
-    return ["source"] if name.startswith("encoder") else ["read"]
 
 
 def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int, turned: bool) -> list[int]:

@@ -242,12 +242,17 @@ def marked_up(markup: str) -> str:
 
 def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
     """Draw a box with its words; its whole name and what it holds are shown when pointed at."""
+    held = [node.name, f"output {list(node.shape)}" if node.shape else ""]
+    held += [f"{node.parameters:,} parameters"] * (node.parameters > 0)
+    held += [f"with the parameters of {node.shares}"] * (node.shares is not None)
+    held += [f"{node.calls} calls"] * (node.calls > 1) + [f"{node.count} of them"] * (node.count > 1)
+    hint = " · ".join(filter(None, held))
     middle = box.x + box.width / 2
     small = small_line(node, graph)
     first = box.y + box.height / 2 + (4.5 if not small else -4.0)
     symbol = f'<tspan class="graph-symbol" dx="8">{marked_up(node.symbol)}</tspan>' if node.symbol else ""
     parts = [
-        f'<g class="graph-{node.kind}"><title>{escape(hint(node))}</title>',
+        f'<g class="graph-{node.kind}"><title>{escape(hint)}</title>',
         f'<rect class="graph-box" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="6"/>',
         f'<text x="{middle:.1f}" y="{first:.1f}" text-anchor="middle">'
@@ -259,20 +264,6 @@ def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
             f"{marked_up(small)}</text>"
         )
     return "".join([*parts, "</g>"])
-
-
-def hint(node: GraphNode) -> str:
-    """Write the text that appears when a box is pointed at."""
-    parts = [node.name, "×".join(map(str, node.shape)) and f"output {list(node.shape)}"]
-    if node.parameters:
-        parts.append(f"{node.parameters:,} parameters")
-    if node.shares is not None:
-        parts.append(f"with the parameters of {node.shares}")
-    if node.calls > 1:
-        parts.append(f"{node.calls} calls")
-    if node.count > 1:
-        parts.append(f"{node.count} of them")
-    return " · ".join(filter(None, parts))
 
 
 def draw_curve(curve: Curve, prefix: str) -> str:

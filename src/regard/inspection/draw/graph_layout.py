@@ -284,12 +284,9 @@ class Arrangement:
     def arrange(self) -> Layout:
         """Place everything, and return the frame with it."""
         self.make_items()
-        pairs = (
-            (edge.source, self.place_of.get(edge.source), self.place_of.get(edge.target)) for edge in self.graph.edges
-        )
-        edges = [
-            edge for edge in pairs if edge[1] is not edge[2]
-        ]  # the source, its item, the target's; None is outside
+        place = self.place_of.get  # the source, its item, the target's; None is outside
+        pairs = ((edge.source, place(edge.source), place(edge.target)) for edge in self.graph.edges)
+        edges = [edge for edge in pairs if edge[1] is not edge[2]]
         self.rank(edges)
         self.add_lanes(edges)
         rows = Rows(self.items, self.links, self.is_from_beside)

@@ -238,15 +238,12 @@ def _number(value: float | None, digits: int = 4) -> float | None:
 
 
 def _numbers(values: Tensor | None, least: str | None = None) -> Any:
-    """Round numbers for the page, which cannot hold infinity; `least` stands for -∞."""
-    return None if values is None else _rounded(values.detach().cpu().double().tolist(), least)
-
-
-def _rounded(value: Any, least: str | None) -> Any:
-    """Round numbers in lists of lists. A function within another would hold itself: garbage at every call."""
-    if isinstance(value, list):
-        return [_rounded(each, least) for each in value]
-    return least if value == -math.inf else _number(value)
+    """Round numbers to four digits for the page, which cannot hold infinity; `least` stands for -∞."""
+    if values is None:
+        return None
+    numbers = values.detach().cpu().double().flatten().tolist()
+    rounded = [float(f"{x:.4g}") if math.isfinite(x) else least if x == -math.inf else None for x in numbers]
+    return np.array(rounded, object).reshape(values.shape).tolist()
 
 
 @cache

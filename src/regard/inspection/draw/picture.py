@@ -346,8 +346,8 @@ def draw_dependencies(
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
     words = [cut_word(word, MAX_LETTERS) for word in words]
     centres, wide = list[float](), SIDE - GAP  # the middle of each word, and how wide all are
-    for word, relation in zip(words, relations, strict=True):
-        width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
+    for text, relation in zip(words, relations, strict=True):
+        width = max(LETTER * text_width(text), LABEL * text_width(relation), 0.3)
         centres.append(wide + GAP + width / 2)
         wide += GAP + width
     wide += SIDE

@@ -158,10 +158,7 @@ def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Sc
     if all(shares):
         return [weights] * len(shares)
     others = stack[[not each for each in shares]]
-    low, high = float(others.min()), float(others.max())
-    top = max(-low, high)
-    # Numbers of any size go from 0, or as far below it as above.
-    rest = Scale(DIVERGING, -top, top) if low < 0.0 else Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
+    rest = own_scale(float(others.min()), float(others.max()))
     return [weights if each else rest for each in shares]
 
 
@@ -171,6 +168,14 @@ def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
     if not top > 0.0:
         return Scale(SEQUENTIAL, 0.0, 1.0, label)
     return Scale(SEQUENTIAL, 0.0, top, "; ".join(filter(None, [label, f"stretched: the largest is {end_text(top)}"])))
+
+
+def own_scale(low: float, high: float) -> Scale:
+    """Return the scale of numbers of any size: from 0, or as far below it as above."""
+    if low < 0.0:
+        reach = max(-low, high)
+        return Scale(DIVERGING, -reach, reach)
+    return Scale(SEQUENTIAL, 0.0, high if high > 0.0 else 1.0)
 
 
 def draw_bar(
@@ -268,10 +273,9 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
     axes.axhline(lengths.value, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
-    text, at = {"va": "center", "fontsize": 8, "color": FAINT}, ("axes fraction", "data")
-    axes.annotate(
-        f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, textcoords="offset points", **text
-    )
+    style: dict[str, Any] = {"va": "center", "fontsize": 8, "color": FAINT, "textcoords": "offset points"}
+    at = ("axes fraction", "data")
+    axes.annotate(f"all {lengths.value:.1f}", (1.0, lengths.value), (4, 0), xycoords=at, **style)
     x, y = [], []
     for i, bucket in enumerate(buckets):
         if bucket.interval is None:
