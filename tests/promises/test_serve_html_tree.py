@@ -16,26 +16,9 @@ html5lib = pytest.importorskip("html5lib")
 
 INLINE = ["b", "i", "a", "span", "sub", "em", "code", "kbd", "nobr", "font", "q", "custom-tag", "ruby", "rt"]
 OUTER = [
-    "p",
-    "div",
-    "li",
-    "ul",
-    "h1",
-    "td",
-    "tr",
-    "table",
-    "section",
-    "blockquote",
-    "pre",
-    "select",
-    "option",
-    "button",
-    "dl",
-    "dd",
-    "body",
-    "form",
-    "template",
-]
+    "p", "div", "li", "ul", "h1", "td", "tr", "table", "section", "blockquote", "pre", "select", "option", "button",
+    "dl", "dd", "body", "form", "template",
+]  # fmt: skip
 RAWS = ["script", "style", "textarea", "title", "iframe", "noembed", "noframes", "xmp", "noscript"]
 VOIDS = ["br", "img", "hr", "input", "wbr", "link", "meta", "col", "image", "area"]
 VALUES = (

@@ -230,9 +230,9 @@ def connect():
     frozen = gc.get_freeze_count()
     threshold = gc.get_threshold()
 
-    def make(folder=FOLDER):
+    def make():
         near, far = Pipe()
-        opened = functools.partial(open_run, [folder], settings=settings_of())
+        opened = functools.partial(open_run, [FOLDER], settings=settings_of())
         thread = threading.Thread(target=serve, args=(far, "t", "cpu", opened, settings_of()), daemon=True)
         thread.start()
         ends.append((near, far, thread))
@@ -345,13 +345,6 @@ def test_it_ends_when_it_is_told_to_or_the_other_end_is_closed(connect):
     near, _, thread = connect()
     send(near, row(1, [3, 4], ENDLESS))
     near.close()  # while it works
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def test_a_run_that_cannot_be_opened_is_sent_as_its_error(connect, tmp_path):
-    _, answer, thread = connect(str(tmp_path))
-    assert isinstance(answer, CheckpointError)
     thread.join(60)
     assert not thread.is_alive()
 

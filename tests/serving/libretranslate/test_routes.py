@@ -8,8 +8,7 @@ import jsonschema
 import pytest
 import schemathesis
 from libretranslatepy import LibreTranslateAPI
-from serving.fragments import FRAGMENTS
-from serving.libretranslate.test_markup import Reader, letters
+from serving.libretranslate.test_markup import letters
 from serving.served import serve, serve_process, stored
 
 from regard.serving.errors import PROTOCOL_PATHS
@@ -248,16 +247,6 @@ def test_wrong_methods_and_paths(server):
 
 
 # ---- HTML
-
-
-def test_sixty_fragments(server):
-    """Through a model and its alignments: well-formed, the same tags and attributes, nothing lost or made."""
-    answer = ask(server, q=FRAGMENTS, format="html")["translatedText"]
-    for fragment, result in zip(FRAGMENTS, answer, strict=True):
-        before, after = Reader(fragment), Reader(result)
-        assert sorted(map(repr, after.tags)) == sorted(map(repr, before.tags)), fragment
-        assert sorted(after.other) == sorted(before.other), fragment
-        assert after.well_formed or not before.well_formed, fragment
 
 
 def test_a_block_is_translated_whole(server):
