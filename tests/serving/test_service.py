@@ -298,9 +298,6 @@ def test_mistakes_are_one_sentence(served, path, table, status, message):
     assert "\n" not in answer.json()["error"]["message"]
 
 
-# ---- places
-
-
 # ---- words: which an output left out, and which training never saw
 
 
