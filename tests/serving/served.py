@@ -40,6 +40,14 @@ def settings_of(**given: Any) -> ServeSettings:
     return parse(ServeSettings, {"device": "cpu", "workers": FORM, **given})
 
 
+def wait_until(reached: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + WAIT
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
     """A picture that says how large it is, whatever is in it."""
 

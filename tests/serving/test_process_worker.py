@@ -11,7 +11,7 @@ import time
 from multiprocessing import Pipe
 
 import pytest
-from serving.served import settings_of, stored
+from serving.served import settings_of, stored, wait_until
 
 from regard import plugins
 from regard.decoding import Options, search, tokens_of
@@ -34,13 +34,6 @@ from regard.serving.worker import (
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)
-
-
-def wait_until(reached):
-    end = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def start(form, folder=FOLDER, stopped=lambda: None):

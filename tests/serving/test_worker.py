@@ -5,10 +5,9 @@ import functools
 import pickle
 import sys
 import threading
-import time
 
 import pytest
-from serving.served import serve, settings_of, stored
+from serving.served import serve, settings_of, stored, wait_until
 
 from regard.decoding import Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError
@@ -55,13 +54,6 @@ def start():
     yield make
     for queue in queues:
         queue.close()
-
-
-def wait_until(reached):
-    end = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_jobs_and_calls_are_done(start):

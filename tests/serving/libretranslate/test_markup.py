@@ -279,16 +279,8 @@ def test_white_space_is_that_of_a_browser():
 
 
 def test_texts_without_words_stay():
-    for text in (
-        "<p>&nbsp;</p>",
-        "<td>—</td>",
-        "<p> <b> </b> </p>",
-        "",
-        "   ",
-        "<hr>",
-        "<p>***</p>",
-        "<a href=x><img></a>",
-    ):
+    texts = ("<p>&nbsp;</p>", "<td>—</td>", "<p> <b> </b> </p>", "", "   ", "<hr>", "<p>***</p>", "<a href=x><img></a>")
+    for text in texts:
         assert parse_html(text).texts == []
         assert parse_html(text).render([]) == text
 
