@@ -4,11 +4,10 @@ import ctypes
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from serving.served import open_slowly, serve_process, stored
+from serving.served import open_slowly, serve_process, stored, wait_until
 
 TEXT = {"texts": ["the dog"], "beam": 1, "longest": 2, "model": "transformer"}
 
@@ -49,9 +48,7 @@ def test_a_dead_worker_is_told(tmp_path, times):
         with serve_process(*stored("transformer", "ntm"), folder=tmp_path, before=end_worker_on_signal) as process:
             assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
             process.signal(signal.SIGUSR1)
-            end = time.monotonic() + 60
-            while health(process)[0] == 200:
-                assert time.monotonic() < end
+            wait_until(lambda: health(process)[0] != 200)
             assert health(process) == (503, {"transformer": "a worker has stopped", "ntm": "ready"}, 200)
             answer = process.post("/v1/translate", TEXT)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "worker_stopped")
@@ -101,8 +98,5 @@ def test_a_process_that_is_killed_is_told_and_none_outlives_its_server(tmp_path)
         assert is_running(second)
         process.signal(signal.SIGKILL)
         process.wait()
-        end = time.monotonic() + 60
-        while is_running(second):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: not is_running(second))
         assert "Traceback" not in process.stderr

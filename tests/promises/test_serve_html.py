@@ -105,14 +105,11 @@ def translate_all(client, source, texts):
     return found
 
 
-@pytest.mark.parametrize("source", ["en", "fr"])
-def test_pages(process, source):
-    check(process, source, 25, random.randrange(2**32))
+LONG = pytest.param(10, 100, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("source", ["en", "fr"])
-def test_a_thousand_pages(process, source):
-    for _ in range(10):
-        check(process, source, 100, random.randrange(2**32))
+@pytest.mark.parametrize(("rounds", "count"), [(1, 25), LONG])
+def test_pages(process, source, rounds, count):
+    for _ in range(rounds):
+        check(process, source, count, random.randrange(2**32))

@@ -5,11 +5,9 @@ import json
 import random
 import time
 
-import hypothesis
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, strategies
-from schemathesis import GenerationMode
+from hypothesis import strategies
+from serving.generated import draw_case, every_mode, generate, read_schema
 from serving.raw_client import RawClient, head_of, status_of
 from serving.served import serve_process, stored
 
@@ -17,7 +15,6 @@ from regard.serving import ServeSettings
 
 KEY = "clé-ключ"
 NAMES = ("transformer", "han", "encoder-language-model")
-MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 SIZES = ("characters", "texts", "body_bytes", "header_bytes", "headers", "pictures", "picture_bytes", "beam")
 LIMITS = (*SIZES, "output_tokens", "look_words", "waiting", "connections", "rate")
 ROUTES = (
@@ -52,35 +49,20 @@ def process(tmp_path_factory, keys):
 
 @pytest.fixture(scope="module")
 def schema(process):
-    statuses = {"expected-statuses": [400, 401, 403, 404, 413, 415, 422]}
-    config = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": statuses}})
-    return schemathesis.openapi.from_url(f"{process.address}/openapi.json", config=config)
+    return read_schema(process, 400, 401, 403, 404, 413, 415, 422)
 
 
-def send_with_keys(schema, route, mode, count):
-    """Send what is allowed and what is not with a key, with a wrong one, and with one that is none."""
-    operation = schema[route]["post"]
+@pytest.mark.parametrize("route", ROUTES)
+@every_mode(4)
+def test_with_keys(schema, route, mode, count):
+    """What is allowed and what is not comes with a key, with a wrong one, and with one that is none."""
     given = strategies.one_of(
         strategies.sampled_from([KEY.encode(), b"other", b"wrong", b"", None]),
         strategies.binary(max_size=20).map(lambda each: bytes(c for c in each if c > 32 and c != 127)),
     )
+    places = strategies.sampled_from(["authorization", "x-api-key", "api_key"])
 
-    @strategies.composite
-    def draw_case(draw):
-        try:
-            return draw(operation.as_strategy(generation_mode=mode))
-        except ValueError as error:
-            if "Unsupported type: 'Binary'" in str(error):
-                hypothesis.reject()
-            raise
-
-    @hypothesis.settings(
-        max_examples=count,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @hypothesis.given(draw_case(), given, strategies.sampled_from(["authorization", "x-api-key", "api_key"]))
+    @generate(count, draw_case(schema[route]["post"], mode), given, places)
     def send(case, key, place):
         headers = {}
         if key is not None and place == "api_key" and isinstance(case.body, dict):
@@ -93,57 +75,16 @@ def send_with_keys(schema, route, mode, count):
         assert not known or answer.status_code != 401
         assert known or not route.startswith("/v1/") or answer.status_code == 401
 
-    send()
-
-
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", ROUTES)
-def test_with_keys(schema, route, mode):
-    send_with_keys(schema, route, mode, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", ROUTES)
-def test_a_thousand_with_keys(schema, route, mode):
-    send_with_keys(schema, route, mode, 1000)
-
 
 def draw_request(rng):
     """A request as bytes: whole or damaged, with fields that fit and that do not."""
     path = rng.choice((*ROUTES, "/livez", "/readyz", "/metrics", "/languages", "/", "/v1/models", "/" + "a" * 3000))
     values = (
-        "",
-        "a",
-        "the dog",
-        ["the dog"],
-        ["a", "b"],
-        [],
-        1,
-        0,
-        -1,
-        1e9,
-        None,
-        True,
-        {"a": ["b"]},
-        "x" * 3000,
-        "\ud800",
-    )
+        "", "a", "the dog", ["the dog"], ["a", "b"], [], 1, 0, -1, 1e9, None, True, {"a": ["b"]}, "x" * 3000, "\ud800",
+    )  # fmt: skip
     names = (
-        "texts",
-        "text",
-        "targets",
-        "q",
-        "source",
-        "target",
-        "format",
-        "beam",
-        "nbest",
-        "longest",
-        "count",
-        "api_key",
-    )
+        "texts", "text", "targets", "q", "source", "target", "format", "beam", "nbest", "longest", "count", "api_key",
+    )  # fmt: skip
     table = {name: rng.choice(values) for name in rng.sample(names, rng.randint(0, 5))}
     if rng.random() < 0.5:
         table |= {"q": "<b>a", "source": "en", "target": "de", "format": "html"}

@@ -5,15 +5,13 @@ import json
 import random
 import socket
 import struct
-import zlib
 
-import hypothesis
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, strategies
+from hypothesis import strategies
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
-from serving.served import STORED, serve_process, stored
+from serving.generated import draw_case, every_mode, generate, read_schema
+from serving.served import STORED, png, serve_process, stored
 
 from regard.decoding import Options
 
@@ -27,7 +25,6 @@ FITTING = {  # models that can do what a route is for
     "classify": ["han"],
     "caption": ["captioner"],
 }
-MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
 
 @pytest.fixture(scope="module")
@@ -42,59 +39,26 @@ def process(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def schema(process):
-    # 413 is an answer to what is too large.
-    statuses = {"expected-statuses": [400, 404, 413, 415, 422]}
-    config = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": statuses}})
-    return schemathesis.openapi.from_url(f"{process.address}/openapi.json", config=config)
+    return read_schema(process, 400, 404, 413, 415, 422)  # 413 is an answer to what is too large
 
 
-@strategies.composite
-def draw_case(draw, operation, mode):
-    """A request by schemathesis, which now and then fails to look at the bytes of a picture that it has made."""
-    try:
-        return draw(operation.as_strategy(generation_mode=mode))
-    except ValueError as error:
-        if "Unsupported type: 'Binary'" in str(error):
-            hypothesis.reject()
-        raise
+@pytest.mark.parametrize("route", FITTING)
+@every_mode(5)
+def test_what_the_document_allows_and_forbids(schema, route, mode, count):
+    """By all rules of schemathesis but some.
 
-
-def send_generated(schema, route, mode, count):
-    """Send requests that fit the document, or do not, and check the answers by all rules of schemathesis but some."""
-    operation = schema[f"/v1/{route}"]["post"]
-    # A request may fit the schema and yet not be served: nbest must not exceed the beam, texts and targets must be as
-    # many, and a model must be one that is there. JSON Schema cannot say so.
+    A request may fit the schema and yet not be served: nbest must not exceed the beam, texts and targets must be as
+    many, and a model must be one that is there. JSON Schema cannot say so.
+    """
     excluded = [positive_data_acceptance]
     if route in ("caption", "classify"):
         excluded.append(negative_data_rejection)  # a form has no types: a list of one number arrives as a number
 
-    @hypothesis.settings(
-        max_examples=count,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @hypothesis.given(draw_case(operation, mode), strategies.sampled_from(FITTING[route]))
+    @generate(count, draw_case(schema[f"/v1/{route}"]["post"], mode), strategies.sampled_from(FITTING[route]))
     def send(case, model):
         if mode is GenerationMode.POSITIVE and isinstance(case.body, dict):
             case.body["model"] = model
         case.call_and_validate(excluded_checks=excluded, timeout=60)
-
-    send()
-
-
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", FITTING)
-def test_what_the_document_allows_and_forbids(schema, route, mode):
-    send_generated(schema, route, mode, 5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", FITTING)
-def test_a_thousand_of_them(schema, route, mode):
-    send_generated(schema, route, mode, 1000)
 
 
 # ---- LibreTranslate's routes
@@ -102,38 +66,17 @@ def test_a_thousand_of_them(schema, route, mode):
 PROTOCOL = ("translate", "detect", "translate_file")
 
 
-def send_protocol(schema, route, mode, count):
-    """Send requests of LibreTranslate's protocol; languages that are drawn are hardly ever served."""
-    operation = schema[f"/{route}"]["post"]
+@pytest.mark.parametrize("route", PROTOCOL)
+@every_mode(5)
+def test_what_the_protocol_allows_and_forbids(schema, route, mode, count):
+    """Languages that are drawn are hardly ever served."""
 
-    @hypothesis.settings(
-        max_examples=count,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @hypothesis.given(draw_case(operation, mode), strategies.booleans())
+    @generate(count, draw_case(schema[f"/{route}"]["post"], mode), strategies.booleans())
     def send(case, served):
         if mode is GenerationMode.POSITIVE and served and isinstance(case.body, dict) and "source" in case.body:
             case.body |= {"source": "en", "target": "de"}
         # What else is wrong, it does not mind, as LibreTranslate does not.
         case.call_and_validate(excluded_checks=[positive_data_acceptance, negative_data_rejection], timeout=60)
-
-    send()
-
-
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", PROTOCOL)
-def test_what_the_protocol_allows_and_forbids(schema, route, mode):
-    send_protocol(schema, route, mode, 5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name.lower())
-@pytest.mark.parametrize("route", PROTOCOL)
-def test_a_thousand_of_the_protocol(schema, route, mode):
-    send_protocol(schema, route, mode, 1000)
 
 
 def ask_protocol(process, path, **options):
@@ -287,19 +230,9 @@ def test_odd_bodies_are_refused(process, name):
 
 
 NUMBERS = (
-    "1e308",
-    "-1e308",
-    "1e-308",
-    "1e999",
-    "9" * 400,
-    "9" * 5000,
-    "-0.0",
-    "0.5",
-    "-1",
-    "NaN",
-    "Infinity",
+    "1e308", "-1e308", "1e-308", "1e999", "9" * 400, "9" * 5000, "-0.0", "0.5", "-1", "NaN", "Infinity",
     "1" + "0" * 20,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
@@ -313,18 +246,10 @@ def test_huge_numbers_are_refused_or_used(process, name):
 
 
 KINDS = (
-    "",
-    "a",
-    ";;;",
-    "text/html",
-    "application/xml",
-    "application/json; charset=utf-16",
-    "application/x-www-form-urlencoded",
-    "multipart/mixed",
-    "multipart/form-data",
-    "multipart/form-data; boundary=",
+    "", "a", ";;;", "text/html", "application/xml", "application/json; charset=utf-16",
+    "application/x-www-form-urlencoded", "multipart/mixed", "multipart/form-data", "multipart/form-data; boundary=",
     "multipart/form-data; boundary=é",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -333,16 +258,6 @@ def test_odd_types_are_refused_or_read_as_json(process, kind):
     for path in FITTING:
         ask(process, path, content=body, headers={"content-type": kind.encode()})
         ask(process, path, content=b"", headers={"content-type": kind.encode()})
-
-
-def png(width, height, data):
-    """A picture that says how large it is."""
-
-    def chunk(name, content):
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 PICTURES = {

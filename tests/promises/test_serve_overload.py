@@ -43,28 +43,22 @@ def check(rows):
             assert seconds > DEADLINE
 
 
-def test_sixty_clients_and_eight_places_in_the_queue(tmp_path):
+@pytest.mark.parametrize(
+    ("clients", "requests", "rounds"),
+    [(60, 2, 0), pytest.param(200, 3, 10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])],
+)
+def test_many_clients_and_eight_places_in_the_queue(tmp_path, clients, requests, rounds):
+    """In the long form its memory stays, too."""
     with serve_process(
         *stored("transformer"), folder=tmp_path, flags=["--quiet"], waiting=8, seconds=DEADLINE
     ) as process:
-        check(asyncio.run(overload(process, 60, 2)))
+        for _ in range(2 if rounds else 1):
+            check(asyncio.run(overload(process, clients, requests)))
+        before = process.memory
+        for _ in range(rounds):
+            check(asyncio.run(overload(process, clients, requests)))
+        assert not rounds or process.memory < 1.05 * before
         process.wait_for_figure("regard_places_in_use", 0)
         process.wait_for_figure("regard_queue_sentences", 0)
         with process.client() as client:
             assert client.post("/v1/translate", json=HEAVY).status_code == 200
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_two_hundred_clients_and_the_memory_stays(tmp_path):
-    with serve_process(
-        *stored("transformer"), folder=tmp_path, flags=["--quiet"], waiting=8, seconds=DEADLINE
-    ) as process:
-        for _ in range(2):
-            check(asyncio.run(overload(process, 200, 3)))
-        before = process.memory
-        for _ in range(10):
-            check(asyncio.run(overload(process, 200, 3)))
-        assert process.memory < 1.05 * before
-        process.wait_for_figure("regard_places_in_use", 0)
-        process.wait_for_figure("regard_queue_sentences", 0)

@@ -6,8 +6,10 @@ import logging
 import os
 import re
 import signal
+import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,24 @@ def stored(*names: str) -> list[str]:
 def settings_of(**given: Any) -> ServeSettings:
     """Settings of a server on a CPU."""
     return parse(ServeSettings, {"device": "cpu", "workers": FORM, **given})
+
+
+def wait_until(reached: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + WAIT
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
+    """A picture that says how large it is, whatever is in it."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 def write_best(run: Path, step: int, scale: float = 1.0) -> None:

@@ -58,6 +58,14 @@ def drawn_jobs(count, streams=False):
     return jobs
 
 
+def all_of(engine):
+    """What comes of an engine until it rests."""
+    updates = []
+    while engine.active:
+        updates += engine.advance()
+    return updates
+
+
 def expect(model, job):
     return search(model, tokens_of([job.source]), job.options, prefixes=[job.prefix])[0]
 
@@ -112,9 +120,7 @@ def test_searches_are_in_the_context_of_the_library_settled_once():
         engine.add([late])
         engine.advance()
         engine.cancel(left)
-        found = {}
-        while engine.active:
-            found |= dict(engine.advance())
+        found = dict(all_of(engine))
         assert set(seen) == {not own}
         assert set(found) == {first, late}
         model.step = step
@@ -161,8 +167,7 @@ def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
         engine.cancel(jobs[turn])
         engine.cancel(jobs[turn])  # twice is once
     assert len(engine.batches) == 6 - len(found)
-    while engine.active:
-        found |= dict(engine.advance())
+    found |= dict(all_of(engine))
     assert set(found) == set(jobs[3:])
     for job in jobs[3:]:
         same(found[job], expect(model, job))
@@ -181,9 +186,7 @@ def test_one_that_fails_does_not_fail_the_others():
     ):
         jobs = [Job(source, Options(beam=2, longest=5, shortest=3)) for source in ([3, 4], [6], [7, 8, 3])]
         engine.add([jobs[0], wrong, *jobs[1:]])
-        found = {}
-        while engine.active:
-            found |= dict(engine.advance())
+        found = dict(all_of(engine))
         assert isinstance(found[wrong], error)
         assert words in str(found[wrong])
         for job in jobs:
@@ -286,9 +289,8 @@ def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
     assert batch_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a quicker graph of its own
     assert [batch_of(3) for _ in range(7)] == [beams] * 7
     assert batch_of(1) is own  # there is no room
-    found, jobs = {}, list(engine.batches)
-    while engine.active:
-        found |= dict(engine.advance())
+    jobs = list(engine.batches)
+    found = dict(all_of(engine))
     for job in jobs:
         same(found[job], expect(engine.model, job))
 
@@ -366,9 +368,7 @@ def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
     batch = engine.batches[one]
     assert batch.unwritten[0] == [one]
     engine.cancel(one)
-    found = {}
-    while engine.active:
-        found |= dict(engine.advance())
+    found = dict(all_of(engine))
     assert set(found) == {two}
     assert engine.costs == {False: 0, True: 0}
 
@@ -440,9 +440,7 @@ def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
         Job(source, Options(**{"longest": 9, **VARIED[4 + n % 5]})) for n, source in enumerate(sentences(10, 9, 60))
     ]
     engine.add(jobs)
-    found = {}
-    while engine.active:
-        found |= dict(engine.advance())
+    found = dict(all_of(engine))
     equal = [
         found[job].outputs[0].tokens == search(model, tokens_of([job.source], "cuda"), job.options)[0].outputs[0].tokens
         for job in jobs
@@ -466,13 +464,6 @@ class Echo:
             SearchResult([Output([*(prefixes[i] if prefixes else []), *s], 0.0, 0.0, True)])
             for i, s in enumerate(sources)
         ]
-
-
-def all_of(engine):
-    updates = []
-    while engine.active:
-        updates += engine.advance()
-    return updates
 
 
 def test_jobs_of_the_same_options_go_together_and_others_take_turns():

@@ -1,13 +1,11 @@
 """The models of a server: their folders, their devices, and what is told of them."""
 
-import shutil
-
 import pytest
 import torch
-from serving.served import STORED, settings_of, stored, write_best
+from serving.served import STORED, settings_of, stored
 
 from regard.decoding import Options
-from regard.errors import CheckpointError, CommandError, ConfigError
+from regard.errors import CommandError, ConfigError
 from regard.run import load
 from regard.serving.jobs import Job
 from regard.serving.models import ServedModel, parse_devices, share_threads, worker_class
@@ -88,7 +86,7 @@ def test_what_is_told_of_a_model(opened):
         "longest": 200,
         "devices": ["cpu"],
     }
-    assert (model.ready, model.ready_workers, model.under_way, model.captures) == (True, 1, 0, 0)
+    assert (model.ready, model.ready_workers, model.under_way) == (True, 1, 0)
     classifier, _ = opened("h", *stored("han"))
     assert classifier.card["languages"] is None
     assert classifier.card["labels"] == list(load(*stored("han")).labels)
@@ -148,24 +146,6 @@ def test_an_ensemble_and_several_workers(opened, workers):
         worker.join(60)
     assert len(delivered) == 9
     assert model.counters.sentences == 9
-
-
-def test_a_run_that_cannot_be_opened_is_an_error(tmp_path):
-    shutil.copytree(STORED / "transformer", tmp_path / "run", symlinks=True)
-    model = ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None)
-    (tmp_path / "run" / "tokenizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
-        model.start()
-    assert not model.ready
-
-
-def test_a_best_checkpoint_that_moves_is_noticed(tmp_path):
-    shutil.copytree(STORED / "transformer", tmp_path / "run", symlinks=True)
-    model = ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None)
-    assert not model.has_moved()
-    write_best(tmp_path / "run", 200)
-    assert model.has_moved()
-    assert not ServedModel("run", [str(tmp_path / "run")], settings_of(), lambda updates: None).has_moved()
 
 
 @pytest.mark.parametrize("name", ["transformer", "convnet"])

@@ -11,7 +11,7 @@ import time
 from multiprocessing import Pipe
 
 import pytest
-from serving.served import settings_of, stored
+from serving.served import settings_of, stored, wait_until
 
 from regard import plugins
 from regard.decoding import Options, search, tokens_of
@@ -34,13 +34,6 @@ from regard.serving.worker import (
 
 (FOLDER,) = stored("transformer")
 ENDLESS = Options(beam=1, shortest=1000, longest=1000)
-
-
-def wait_until(reached):
-    end = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def start(form, folder=FOLDER, stopped=lambda: None):
@@ -230,9 +223,9 @@ def connect():
     frozen = gc.get_freeze_count()
     threshold = gc.get_threshold()
 
-    def make(folder=FOLDER):
+    def make():
         near, far = Pipe()
-        opened = functools.partial(open_run, [folder], settings=settings_of())
+        opened = functools.partial(open_run, [FOLDER], settings=settings_of())
         thread = threading.Thread(target=serve, args=(far, "t", "cpu", opened, settings_of()), daemon=True)
         thread.start()
         ends.append((near, far, thread))
@@ -345,13 +338,6 @@ def test_it_ends_when_it_is_told_to_or_the_other_end_is_closed(connect):
     near, _, thread = connect()
     send(near, row(1, [3, 4], ENDLESS))
     near.close()  # while it works
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def test_a_run_that_cannot_be_opened_is_sent_as_its_error(connect, tmp_path):
-    _, answer, thread = connect(str(tmp_path))
-    assert isinstance(answer, CheckpointError)
     thread.join(60)
     assert not thread.is_alive()
 

@@ -11,7 +11,7 @@ import time
 
 import httpx
 import pytest
-from serving.served import STORED, WAIT, open_slowly, serve_process, stored, write_best
+from serving.served import STORED, open_slowly, serve_process, stored, wait_until, write_best
 
 ENDLESS = {"texts": ["the dog"], "beam": 1, "shortest": 1_000_000, "longest": 1_000_000}
 SHORT = {"texts": ["the dog"], "beam": 1, "longest": 3}
@@ -150,9 +150,7 @@ def test_the_page_is_opened_in_a_browser_where_that_is_asked_for(tmp_path):
         webbrowser.open = lambda address: bool((tmp_path / "opened").write_text(address))
 
     with serve_process(*stored("ntm"), folder=tmp_path, flags=("--open",), before=watch) as process:
-        end = time.monotonic() + WAIT
-        while not (tmp_path / "opened").exists() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until((tmp_path / "opened").exists)
         assert (tmp_path / "opened").read_text() == process.address
         assert process.wait_for("ready: ").startswith(f"{process.address} in a browser")
         assert process.get("/").text.startswith("<!doctype html>")

@@ -13,7 +13,6 @@ from regard.tasks import start
 
 TEXTS = ["The child sleeps.", "", "We are here .", "The dog eats. The child sleeps.\nI see the dog."]
 SENTENCES = ["The child sleeps.", "We are here .", "I see the dog ."]
-TARGETS = ["Das Kind schläft.", "wir sind hier .", ""]
 NAMES = ("transformer", "rnnsearch", "rnn", "encoder-language-model", "han", "captioner", "convnet", "pointer")
 LONG = " ".join(["we were here and the dog sleeps"] * 3)
 
@@ -131,19 +130,13 @@ def test_scores_are_those_of_every_token(served, runs):
                 assert output["scores"] == pytest.approx(list(expected.tokens[:-1]), abs=1e-4)
 
 
-def test_given_translations_are_scored(served, runs):
-    found = served.results("/v1/score", {"model": "transformer", "texts": SENTENCES, "targets": TARGETS})
-    for result, expected in zip(found, runs["transformer"].score(SENTENCES, TARGETS), strict=True):
-        assert result["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
-        assert result["tokens"] == pytest.approx(list(expected.tokens), abs=1e-4)
-
-
 def test_many_pairs_are_scored_and_aligned_in_order(served, runs):
     texts = [f"the dog {'eats ' * (i % 5)}" for i in range(37)]
     targets = [f"der hund {'isst ' * (i % 4)}" for i in range(37)]
     found = served.results("/v1/score", {"model": "rnnsearch", "texts": texts, "targets": targets})
-    expected = [each.log_prob for each in runs["rnnsearch"].score(texts, targets)]
-    assert [each["log_prob"] for each in found] == pytest.approx(expected, abs=1e-4)
+    for result, expected in zip(found, runs["rnnsearch"].score(texts, targets), strict=True):
+        assert result["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
+        assert result["tokens"] == pytest.approx(list(expected.tokens), abs=1e-4)
     links = served.results("/v1/align", {"model": "rnnsearch", "texts": texts, "targets": targets})
     assert [each["alignment"] for each in links] == [
         [list(link) for link in each] for each in runs["rnnsearch"].links(list(zip(texts, targets, strict=True)))
@@ -303,9 +296,6 @@ def test_mistakes_are_one_sentence(served, path, table, status, message):
     assert answer.status_code == status, answer.text
     assert message in answer.json()["error"]["message"]
     assert "\n" not in answer.json()["error"]["message"]
-
-
-# ---- places
 
 
 # ---- words: which an output left out, and which training never saw

@@ -5,14 +5,13 @@ import functools
 import pickle
 import sys
 import threading
-import time
 
 import pytest
-from serving.served import serve, settings_of, stored
+from serving.served import serve, settings_of, stored, wait_until
 
 from regard.decoding import Options, Output, SearchResult, search, tokens_of
 from regard.errors import ArgumentError
-from regard.run import load
+from regard.run import Run, load
 from regard.serving import worker as module
 from regard.serving.jobs import Job, JobQueue
 from regard.serving.worker import (
@@ -20,11 +19,11 @@ from regard.serving.worker import (
     ThreadWorker,
     WorkerError,
     collect_page,
-    list_alignments,
-    list_links,
+    list_all,
     longest_source,
     score_tokens,
 )
+from regard.tasks import translate
 
 (FOLDER,) = stored("transformer")
 TEXTS, TARGETS = ["the dog eats", "a cat"], ["sie wer", "wer"]
@@ -55,13 +54,6 @@ def start():
     yield make
     for queue in queues:
         queue.close()
-
-
-def wait_until(reached):
-    end = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_jobs_and_calls_are_done(start):
@@ -197,7 +189,7 @@ def run():
     return load(*stored("transformer"))
 
 
-def call(function, run, **given):
+def call(function, run, /, **given):
     """What comes back from another process."""
     return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(functools.partial(function, **given)))(run)))
 
@@ -206,14 +198,15 @@ def test_alignments_are_those_of_the_run(run):
     ids = run.tokenizers.source.encode_batch(TEXTS)
     outputs = [search(run.model, tokens_of([each]), Options(longest=4))[0].outputs for each in ids]
     expected = list(run.stream(TEXTS, longest=4, alignment=True))
-    found = call(list_alignments, run, texts=TEXTS, sources=ids, outputs=outputs, wanted=(True, False))
+    given = {"texts": TEXTS, "sources": ids, "outputs": outputs, "alignment": True, "replace_unknown": False}
+    found = call(list_all, run, function=translate.add_alignments, **given)
     assert [[each.alignment for each in row] for row in found] == [[each.alignment for each in row] for row in expected]
     assert [row[0].text for row in found] == [row[0].text for row in expected]
 
 
 def test_links_are_those_of_the_run(run):
     pairs = list(zip(TEXTS, TARGETS, strict=True))
-    assert call(list_links, run, pairs=pairs) == list(run.links(pairs))
+    assert call(list_all, run, function=Run.links, pairs=pairs) == list(run.links(pairs))
 
 
 def test_scores_are_those_of_the_run(run):

@@ -108,27 +108,24 @@ def make_app(service: Service) -> "Guard | CORSMiddleware":
     for kind in (HTTPException, RegardError, ClientDisconnect, *OUT_OF_MEMORY, Exception):  # the guard logs the last
         app.add_exception_handler(kind, answer_error)
 
-    async def read(request: Request, cls: type, upload: type | None) -> requests.ActionRequest:
-        """Read the fields of a request, and its pictures where it is a form."""
-        files: list[requests.File] = []
-        if upload is not None and request.headers.get("content-type", "").lower().startswith("multipart/"):
-            cls, (table, files) = upload, await read_upload(request, service)
-        elif cls is upload is requests.CaptionRequest:
-            message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
-            raise ApiError(415, "wrong_type", message, "Content-Type")
-        else:
-            table = requests.read_json(await request.body())
-        fields: Any
-        fields, options = requests.parse_request(cls, table, settings)
-        if settings.log_texts and not files:
-            requests.log_texts(request.url.path, table)
-        given = {name: getattr(options, name) for name in table if hasattr(Options, name)}
-        return requests.ActionRequest(fields, options, given, files)
-
     def add_action(name: str, cls: type, upload: type | None) -> None:
         async def answer(request: Request) -> Response:
-            asked = await read(request, cls, upload)
-            if getattr(asked.fields, "stream", False):
+            files: list[requests.File] = []
+            taken = cls
+            if upload is not None and request.headers.get("content-type", "").lower().startswith("multipart/"):
+                taken, (table, files) = upload, await read_upload(request, service)
+            elif cls is upload is requests.CaptionRequest:
+                message = "Content-Type: expected multipart/form-data with a part named pictures for each picture"
+                raise ApiError(415, "wrong_type", message, "Content-Type")
+            else:
+                table = requests.read_json(await request.body())
+            fields: Any
+            fields, options = requests.parse_request(taken, table, settings)
+            if settings.log_texts and not files:
+                requests.log_texts(request.url.path, table)
+            given = {name: getattr(options, name) for name in table if hasattr(Options, name)}
+            asked = requests.ActionRequest(fields, options, given, files)
+            if getattr(fields, "stream", False):
                 return await stream(service, getattr(service, f"{name}_stream")(asked))
             return await finish(service, request, getattr(service, name)(asked))
 
@@ -324,12 +321,9 @@ class KeyRing:
             problem = "missing" if given is None else "not known here"
             message = f"the API key is {problem}; send it as Authorization: Bearer KEY"
             raise ApiError(401, "unauthorised", message, headers={"WWW-Authenticate": "Bearer"})
-        if self.rate:
-            self.spend(same.index(True))
-
-    def spend(self, number: int) -> None:
-        """Count a request of a key: `rate` of them a minute, and no more at once."""
-        now = time.monotonic()
+        if not self.rate:
+            return
+        number, now = same.index(True), time.monotonic()  # it may send `rate` of them a minute, and no more at once
         earned = (now - self.counted[number]) * self.rate / 60
         self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
         if self.left[number] < 1:

@@ -94,7 +94,7 @@ class JobQueue:
         self.changed = threading.Condition()
         self.requests: dict[bool, dict[Any, deque[Job]]] = {False: {}, True: {}}
         self.calls: deque[tuple[Callable[[Any], Any], Future]] = deque()
-        self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()
+        self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()  # those that have ended by then are forgotten
         self.waiting = 0  # jobs
         self.closed = False
         self.error: Exception | None = None  # there is no worker any more
@@ -176,12 +176,6 @@ class JobQueue:
             mine = [job for job in own if job in self.cancelled]
             self.cancelled.difference_update(mine)
         return mine
-
-    def forget(self, jobs: Iterable[Job]) -> None:
-        """Forget that jobs were cancelled: they had ended by then."""
-        if self.cancelled:
-            with self.changed:
-                self.cancelled.difference_update(jobs)
 
     def wait(self, seconds: float, since: int) -> None:
         """Wait until there is a newer version than one that was looked at."""

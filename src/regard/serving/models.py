@@ -53,7 +53,6 @@ class ServedModel:
         ]
         types = {worker.device.partition(":")[0] for worker in self.workers}
         self.device_type = "cuda" if "cuda" in types else next(iter(types))
-        self.opened: Run | None = None
         self.card: dict[str, Any] = {}
         self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Tokenizers]] = {}  # what is around texts
 
@@ -68,14 +67,17 @@ class ServedModel:
                 worker.started.wait()
                 if worker.failure is not None:
                     raise worker.failure
-            self.opened = opened or self.workers[0].opened
-            self.settle(self.run)
+            run = opened or self.workers[0].opened
+            assert run is not None
+            self.settle(run)
         except BaseException:
             self.queue.close()
             raise
 
     def settle(self, run: Run) -> None:
         """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
+        # Its tokenizers, settings and labels, and the facts of its model; nothing is computed with it here.
+        self.run = run
         self.actions, self.translates = frozenset(run.task.actions), run.can("translate")
         # Regard's own engine serves all options of a search, or says why not when it begins.
         self.check_options = run.engine.check if self.settings.engine != "regard" else lambda options: None
@@ -114,12 +116,6 @@ class ServedModel:
         for parameter in run.model.parameters():  # moved to meta, those that are tied would come apart
             parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
         return run
-
-    @property
-    def run(self) -> Run:
-        """The run: its tokenizers, settings and labels, and the facts of its model, to compute nothing with."""
-        assert self.opened is not None
-        return self.opened
 
     @functools.cached_property
     def unknown_words(self) -> unknown_words.UnknownWords:
@@ -163,11 +159,6 @@ class ServedModel:
         """Sentences that are searched now."""
         return sum(worker.under_way for worker in self.workers)
 
-    @property
-    def captures(self) -> int:
-        """CUDA graphs that were captured."""
-        return sum(worker.captures for worker in self.workers)
-
     def admit(self, jobs: int) -> None:
         """Refuse jobs that would wait behind too many others, or for a worker that is gone."""
         self.require_worker()
@@ -202,7 +193,7 @@ class ServedModel:
 
     def worker_stopped(self) -> None:
         """Answer everything that waits, if that was the last worker."""
-        if not any(worker.ready for worker in self.workers):
+        if not self.ready_workers:
             self.queue.fail(WorkerError(STOPPED))
 
     def end_processes(self, seconds: float) -> None:
@@ -288,12 +279,13 @@ class Metrics:
     def collect(self) -> Iterator[Any]:
         """Read what the models do now."""
         gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        captured = "CUDA graphs that were captured"
         computing = "Seconds that workers scored, aligned, labelled and looked"
         rows: dict[str, tuple[Any, str, Callable[[ServedModel], float]]] = {
             "regard_queue_sentences": (gauge, "Sentences that wait for a place", lambda m: m.queue.waiting),
             "regard_places_in_use": (gauge, "Sentences that are searched", lambda m: m.under_way),
             "regard_workers_ready": (gauge, "Workers that serve", lambda m: m.ready_workers),
-            "regard_captures": (gauge, "CUDA graphs that were captured", lambda m: m.captures),
+            "regard_captures": (gauge, captured, lambda m: sum(worker.captures for worker in m.workers)),
             "regard_sentences_per_second": (gauge, "Sentences a second, of late", lambda m: m.counters.rate),
             "regard_sentences": (counter, "Sentences that were searched", lambda m: m.counters.sentences),
             "regard_tokens": (counter, "Tokens that were written", lambda m: m.counters.tokens),

@@ -6,7 +6,6 @@ words, an example of a request and the form of the answer of each route.
 """
 
 import dataclasses
-import functools
 import json
 import logging
 import re
@@ -179,7 +178,8 @@ def refuse_constant(name: str) -> None:
 
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
     """Check the fields of a request, and the options of the search that stand among them."""
-    searches, (fields, names) = cls in SEARCHING, names_of(cls)  # type: ignore[arg-type]
+    searches, fields = cls in SEARCHING, [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    names = [*fields, *(SEARCH if searches else ())]
     for name in table:
         if name not in names:
             raise InvalidValueError(f"{shorten(name)}: no such field{suggestion(name, names)}", shorten(name))
@@ -205,13 +205,6 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
     return dataclasses.replace(request, **texts), options  # type: ignore[type-var]
-
-
-@functools.cache
-def names_of(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of a request's own fields, and of all that may be sent."""
-    own = tuple(each.name for each in dataclasses.fields(cls))
-    return own, own + (tuple(SEARCH) if cls in SEARCHING else ())
 
 
 def shorten(name: str) -> str:

@@ -389,12 +389,6 @@ def share_prefix(texts: Sequence[list[int]]) -> list[int]:
     return first[:count]
 
 
-def check_job(model: Model, job: Job) -> None:
-    """Refuse a prefix that does not fit, before it is searched together with other jobs."""
-    length = len(job.source) if isinstance(job.source, list) else None
-    check_prefix(job.prefix, output_limit(model, length, job.options, len(job.prefix)))
-
-
 # ---- the engine
 
 
@@ -521,12 +515,12 @@ class Engine:
         batches = self.slots.get((length_class(len(job.source)), 1))
         if batches is None:
             return False
-        if job.prefix:
-            try:
-                check_job(self.model, job)
-            except Exception:  # the host says what is wrong with it
-                return False
-        return output_limit(self.model, len(job.source), options, len(job.prefix)) < batches[0].slots.size
+        limit = output_limit(self.model, len(job.source), options, len(job.prefix))
+        try:
+            check_prefix(job.prefix, limit)
+        except RegardError:  # the host says what is wrong with it
+            return False
+        return limit < batches[0].slots.size
 
     def cancel(self, job: Job) -> None:
         """Let a job go: its place is free with the next step."""

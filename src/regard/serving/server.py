@@ -227,7 +227,11 @@ class Listener:
         """Accept connections of one socket, as long as there is room; `make` makes the protocol of each."""
         loop = asyncio.get_running_loop()
         while True:
-            await self.wait_for_room()
+            while len(self.connections) >= self.most:
+                if not self.close_idle():
+                    self.report(f"all {self.most:,} connections are in use; new ones wait (connections in serve.toml)")
+                leaving = any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
+                await asyncio.sleep(0 if leaving else PAUSE)
             try:
                 accepted, _ = await loop.sock_accept(listening)
             except OSError as error:
@@ -238,14 +242,6 @@ class Listener:
             except OSError as error:  # it is gone already, or its transport has found no descriptor
                 accepted.close()
                 await self.pause_after(error)
-
-    async def wait_for_room(self) -> None:
-        """Wait until there are fewer connections than may be open at once."""
-        while len(self.connections) >= self.most:
-            if not self.close_idle():
-                self.report(f"all {self.most:,} connections are in use; new ones wait (connections in serve.toml)")
-            leaving = any(each.transport.is_closing() and not each.is_flushing for each in self.connections)
-            await asyncio.sleep(0 if leaving else PAUSE)
 
     async def pause_after(self, error: OSError) -> None:
         """Take no connection for a moment, where there is no descriptor for one."""
@@ -474,7 +470,11 @@ class Connection(HttpToolsProtocol):
         self.cancel_timer()
         super().on_message_complete()
         if self.cycle.response_complete and not self.pipeline:  # it was answered before it was read
-            self.wait_for_next()
+            self.listener.idle[self] = time.monotonic()
+            if self.timeout_keep_alive_task is None:
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )
 
     # ---- time
 
@@ -567,14 +567,6 @@ class Connection(HttpToolsProtocol):
             self.listener.idle[self] = time.monotonic()
         elif self.is_answered:  # the next request is being read, or the rest of this one
             self._unset_keepalive_if_required()
-
-    def wait_for_next(self) -> None:
-        """Wait for the next request, for as long as connections are kept."""
-        self.listener.idle[self] = time.monotonic()
-        if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection on which nothing comes."""

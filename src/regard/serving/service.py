@@ -34,7 +34,7 @@ from regard.serving.jobs import Job, PendingRequest, Update
 from regard.serving.models import NONE, Languages, Metrics, ServedModel
 from regard.serving.requests import ActionRequest
 from regard.serving.settings import ServeSettings
-from regard.serving.worker import collect_page, list_alignments, list_links, score_tokens
+from regard.serving.worker import collect_page, list_all, score_tokens
 from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
@@ -300,8 +300,13 @@ class Service:
             target = model.tokenizers_between(request.languages).target
             if request.alignment or request.replace_unknown or request.coverage:
                 pieces = [piece for each in texts for piece in each.texts]
-                wanted = request.alignment, request.replace_unknown, request.alignment or request.coverage
-                align = functools.partial(list_alignments, wanted=wanted)
+                align = functools.partial(
+                    list_all,
+                    function=translate.add_alignments,
+                    alignment=request.alignment,
+                    replace_unknown=request.replace_unknown,
+                    coverage=request.alignment or request.coverage,
+                )
                 lists = {"texts": pieces, "sources": sources, "outputs": outputs}
                 translations = await model.call_in_parts(align, request.languages, **lists)
             else:
@@ -393,7 +398,8 @@ class Service:
         check_pairs(texts, targets)
         model.admit(1)
         pairs = list(zip(texts, targets, strict=True))
-        links = await model.call_in_parts(list_links, request.languages, pairs=pairs)
+        link = functools.partial(list_all, function=Run.links)
+        links = await model.call_in_parts(link, request.languages, pairs=pairs)
         results = [{"alignment": [list(link) for link in each]} for each in links]
         return await self.answer(model, results, texts)
 

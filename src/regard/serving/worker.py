@@ -48,7 +48,6 @@ from regard.serving.errors import WorkerError
 from regard.serving.jobs import Job, JobQueue, Update
 from regard.serving.running_batches import Engine
 from regard.serving.settings import LOG_FORMAT, ServeSettings
-from regard.tasks import Translation, translate
 
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
@@ -119,16 +118,6 @@ class CallOutcome(NamedTuple):
     seconds: float
 
 
-def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
-    """Call a function with a run; an error of it is an outcome like another."""
-    start, value, error = time.perf_counter(), None, None
-    try:
-        value = function(run)
-    except Exception as caught:
-        error = caught
-    return CallOutcome(value, error, time.perf_counter() - start)
-
-
 def take_turns(
     run: Run,
     engine: Engine,
@@ -143,7 +132,12 @@ def take_turns(
         if order.jobs:
             engine.add(order.jobs)
         if order.call is not None:
-            report((), (), call_with(run, order.call), 0.0)
+            start, value, error = time.perf_counter(), None, None
+            try:
+                value = order.call(run)
+            except Exception as caught:  # an outcome like another
+                error = caught
+            report((), (), CallOutcome(value, error, time.perf_counter() - start), 0.0)
         updates: Sequence[Update] = ()
         if engine.active:
             start = time.perf_counter()
@@ -213,7 +207,6 @@ class Worker(threading.Thread):
         results = [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]
         self.counters.add(results, seconds, 0.0 if call is None else call.seconds)
         if updates:
-            self.queue.forget([job for job, outcome in updates if not isinstance(outcome, list)])
             self.queue.deliver(list(updates))
         if call is not None:
             self.end_call(call.value, call.error)
@@ -359,20 +352,17 @@ class ProcessWorker(Worker):
 
     def start_process(self) -> Connection:
         """Start the process, and tell it what to open."""
-        if sys.platform == "win32":
-            raise WorkerError("workers: a process given, expected a thread: Windows has no such pipes")
-        else:
-            connection, other = Pipe()
-            command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
-            try:
-                self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                other.close()
-            connection.send((torch.get_num_threads(), log.getEffectiveLevel(), os.getpid()))
-            connection.send((self.name, self.device, self.open_run, self.settings))
-            return connection
+        connection, other = Pipe()
+        command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
+        try:
+            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            other.close()
+        connection.send((torch.get_num_threads(), log.getEffectiveLevel(), os.getpid()))
+        connection.send((self.name, self.device, self.open_run, self.settings))
+        return connection
 
     # ---- one thread sends
 
@@ -598,9 +588,9 @@ def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tu
     return function(surround_run(run, around))
 
 
-def list_alignments(run: Run, texts: Any, sources: Any, outputs: Any, wanted: Any) -> list[list[Translation]]:
-    """List the translations of some outputs, with their alignments."""
-    return list(translate.add_alignments(run, texts, sources, outputs, *wanted))
+def list_all(run: Run, function: Callable[..., Iterable[T]], **given: Any) -> list[T]:
+    """List what a function yields."""
+    return list(function(run, **given))
 
 
 def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -> list[batches.Scored]:
@@ -611,8 +601,3 @@ def score_tokens(run: Run, sources: list[list[int]], targets: list[list[int]]) -
 def collect_page(run: Run, item: str | np.ndarray, target: str | None, table: dict[str, Any]) -> dict[str, Any]:
     """Collect the data of a page of one item."""
     return page_parts.page_data([exhibit_of(run, item, target=target, **table)])
-
-
-def list_links(run: Run, pairs: list[tuple[str, str]]) -> list[Any]:
-    """List the links of each pair of texts."""
-    return list(run.links(pairs))

@@ -66,12 +66,6 @@ def test_attributes():
     assert token.attributes == {"b": "1", "c": "&amp;", "d": "e", "'f": "", "g": "/", "h": "i"}
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text("<>/!-=\"' abp&;?[]\n", max_size=60))
-def test_all_of_the_text_is_in_the_tokens(text):
-    assert "".join(token.raw for token in tokenise(text)) == text
-
-
 UNITS = ("<a ", "<a =' ", "<!--", "<!---->", "<![CDATA[", "<b>", "<p x=1 y='2' ", "<svg>", "<svg><g>", "<noscript>",
          "<script><!--", "<title>", "</b", "<a b=\"", "<", "&#", "<select><svg>", "<math><mi>",
          "<template><col>")  # fmt: skip
@@ -206,11 +200,6 @@ def test_fragments(fragment, translator):
         assert letters(after.text) == letters([*translations, *stay_texts(document)])
 
 
-def test_there_are_sixty_fragments():
-    assert len(FRAGMENTS) >= 60
-    assert sum(Reader(fragment).well_formed for fragment in FRAGMENTS) >= 50
-
-
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=range(len(FRAGMENTS)))
 def test_what_is_not_changed_is_the_same(fragment):
     """With texts as they are, another reader finds the same tags in the same order, around the same text."""
@@ -290,21 +279,13 @@ def test_white_space_is_that_of_a_browser():
 
 
 def test_texts_without_words_stay():
-    for text in (
-        "<p>&nbsp;</p>",
-        "<td>—</td>",
-        "<p> <b> </b> </p>",
-        "",
-        "   ",
-        "<hr>",
-        "<p>***</p>",
-        "<a href=x><img></a>",
-    ):
+    texts = ("<p>&nbsp;</p>", "<td>—</td>", "<p> <b> </b> </p>", "", "   ", "<hr>", "<p>***</p>", "<a href=x><img></a>")
+    for text in texts:
         assert parse_html(text).texts == []
         assert parse_html(text).render([]) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text("<>/!-=\"' abp&;?[]\n", max_size=60))
 def test_any_text_is_read_and_written(text):
     """Nothing fails, and whatever is no text stays as it was."""

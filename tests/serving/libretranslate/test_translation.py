@@ -13,7 +13,6 @@ from regard.serving.libretranslate import routes
 from regard.serving.libretranslate.language_pairs import LanguagePair
 from regard.serving.libretranslate.markup import Document, parse_html
 from regard.serving.libretranslate.routes import (
-    ENDINGS,
     FileStore,
     PlainText,
     Subtitles,
@@ -60,7 +59,7 @@ def server():
 
 
 def test_the_space_around_a_text_is_kept():
-    for text, expected in ((" \n a b\t", " \n c\t"), ("a", "c"), ("", ""), (" \n", " \n")):
+    for text, expected in ((" \n a b\t", " \n c\t"), ("\n a\n\n", "\n c\n\n"), ("a", "c"), ("", ""), (" \n", " \n")):
         assert PlainText(text).render([("c", ())]) == expected
 
 
@@ -157,12 +156,8 @@ def test_any_text_is_read_and_written(text):
     [("a.txt", PlainText), ("b.c.HTML", Document), ("d.htm", Document), ("e.Srt", Subtitles), (".txt", PlainText)],
 )
 def test_the_ending_says_what_it_is(name, kind):
-    assert isinstance(read_file(name, b"Hello", 100)[1], kind)
-
-
-def test_every_ending_is_read():
-    for ending in ENDINGS:
-        assert read_file(f"x{ending}", b"Hello", 5)[0] == "Hello"
+    text, document = read_file(name, b"Hello", 5)
+    assert (text, type(document)) == ("Hello", kind)
 
 
 @pytest.mark.parametrize(
@@ -189,27 +184,15 @@ def test_encodings(encoding):
     assert read_file("a.txt", "Ein Übergang — 你好".encode(encoding), 100)[1].texts == ["Ein Übergang — 你好"]
 
 
-def test_a_plain_text_keeps_its_empty_lines():
-    assert PlainText("\n a\n\n").render([("b", [])]) == "\n b\n\n"
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 def test_a_file_is_held_for_a_while():
-    clock = Clock()
-    store = FileStore(clock)
+    now = [0.0]
+    store = FileStore(lambda: now[0])
     key = store.add("letter.txt", b"text")
     assert store.get(key) == ("letter.txt", b"text")
     assert store.get("letter.txt") is None
-    clock.now = routes.SECONDS - 1
+    now[0] = routes.SECONDS - 1
     assert store.get(key) is not None
-    clock.now = routes.SECONDS + 1
+    now[0] = routes.SECONDS + 1
     assert store.get(key) is None
     assert store.size == 0
 

@@ -51,7 +51,6 @@ FIELDS = {  # of routes that take some
     "detect": ("q",),
     "suggest": ("q", "source", "target", "s"),
 }
-SEVERAL = ("translate",)  # routes that are described as taking several texts
 LinkedText = tuple[str, Sequence[Link]]
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}.*$")
 PLACE = re.compile(r"(?:\{\\[^{}]*\})*(?:[-–—]\s*)?")  # where a cue is shown, and that another speaks
@@ -349,24 +348,15 @@ async def render_all(
 
 
 @dataclass(frozen=True)
-class CueText:
-    """A text of a cue, as it is translated, and the number of lines that it has."""
-
-    before: str
-    document: Document
-    lines: int
-
-
-@dataclass(frozen=True)
 class Subtitles:
     """A file of subtitles in parts: texts of cues, and lines that stay."""
 
-    parts: tuple[CueText | str, ...]
+    parts: tuple[tuple[str, Document, int] | str, ...]  # of a cue: its place, its text and how many lines that has
 
     @property
     def texts(self) -> list[str]:
         """The texts to translate."""
-        return [text for part in self.parts if isinstance(part, CueText) for text in part.document.texts]
+        return [text for part in self.parts if isinstance(part, tuple) for text in part[1].texts]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
         """Write the file with the translation of each text."""
@@ -375,14 +365,15 @@ class Subtitles:
             if isinstance(part, str):
                 lines.append(part)
                 continue
-            text = html.unescape(part.document.render([next(rows) for _ in part.document.texts]))
-            lines.append(part.before + wrap(text, part.lines))
+            before, document, count = part
+            text = html.unescape(document.render([next(rows) for _ in document.texts]))
+            lines.append(before + wrap(text, count))
         return "\n".join(lines)
 
 
 def parse_srt(text: str) -> Subtitles:
     """Parse a file of subtitles; what is no cue stays as it is."""
-    parts: list[CueText | str] = []
+    parts: list[tuple[str, Document, int] | str] = []
     cue: list[str] | None = None  # lines of its text
 
     def end_cue() -> None:
@@ -391,7 +382,7 @@ def parse_srt(text: str) -> Subtitles:
             for lines in [[line] for line in cue] if separate else [cue]:
                 joined = " ".join(line.strip() for line in lines)
                 before = PLACE.match(joined)[0]  # type: ignore[index]
-                parts.append(CueText(before, parse_html(joined[len(before) :]), len(lines)))
+                parts.append((before, parse_html(joined[len(before) :]), len(lines)))
 
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if TIMES.match(line):
@@ -526,7 +517,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name in SEVERAL)
+        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":

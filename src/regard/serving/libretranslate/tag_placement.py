@@ -115,14 +115,11 @@ class Placement:
                 parts.append(node.start + inner + node.end)
                 cursor = part.last
             else:
-                parts.append(self.with_spaces(node, cursor))
+                # with the spaces that it has in the source, where the translation has none there
+                before = node.before and cursor > 0 and not self.target[cursor - 1].isspace()
+                after = node.after and cursor < len(self.target) and not self.target[cursor].isspace()
+                parts.append(f"{' ' * before}{node.raw}{' ' * after}")
         return "".join([*parts, html.escape(self.target[cursor : place.last])])
-
-    def with_spaces(self, point: Point, at: int) -> str:
-        """Write a point with the spaces that it has in the source, where the translation has none there."""
-        before = point.before and at > 0 and not self.target[at - 1].isspace()
-        after = point.after and at < len(self.target) and not self.target[at].isspace()
-        return f"{' ' * before}{point.raw}{' ' * after}"
 
     def place_point(self, point: Point, own: Range, place: Range) -> int:
         """Find the place of a point in the translation."""
