@@ -120,9 +120,6 @@ class CommandGroup(TyperGroup):
             return super().main(args, standalone_mode=False, **options)
         try:
             status = super().main(args, standalone_mode=False, **options)
-        except RegardError as error:
-            print_message(shorten(str(error)))
-            sys.exit(2)
         except Exception as error:  # what typer raises has another home in each of its versions
             if not hasattr(error, "format_message"):
                 raise
