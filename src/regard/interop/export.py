@@ -226,12 +226,12 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
     return Verification(**about, **compare_texts(run, sentences, outputs, others))
 
 
-def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Sentences:
+def find_sentences(run: Run, check: str | Path | None) -> Sentences:
     """Find sentences to decode: of the file, else of the validation set, else drawn."""
     longest = run.settings.data.longest if run.model.limit is None else min(run.settings.data.longest, run.model.limit)
     texts = []
     if check is not None:
-        texts = [line for line in next(read_chunks(check), []) if line.strip()][:count]
+        texts = [line for line in next(read_chunks(check), []) if line.strip()][:COUNT]
         if not texts:
             raise DataError(f"{check}: no sentence in it, expected some to verify the export with")
     else:
@@ -239,10 +239,10 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         cache = table.get("cache") if isinstance(table, dict) else None
         settings = run.settings
         pairs = cached_valid_pairs(settings.data, settings.tokenizer, run.tokenizers, cache)
-        texts = [source for source, _ in pairs[:count]]
+        texts = [source for source, _ in pairs[:COUNT]]
     if not texts:
         sources, targets = (
-            draw_pieces(each, count, min(MAX_PIECES, longest - 1), seed)
+            draw_pieces(each, COUNT, min(MAX_PIECES, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)
