@@ -33,8 +33,18 @@ from regard.data import UNKNOWN, Tokenizer, Tokenizers, cached_valid_pairs, spec
 from regard.decoding import GREEDY, batches
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.evaluation import text_scores
-from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
-from regard.interop.formats import Format, Imported, find_format, model_type
+from regard.interop.formats import (
+    Format,
+    Imported,
+    check_new,
+    describe_run,
+    find_format,
+    hash_file,
+    model_type,
+    read_manifest,
+    whole_folder,
+    write_manifest,
+)
 from regard.interop.importing import compare_with_origin
 from regard.io import packs, read_chunks
 from regard.run import Run, load

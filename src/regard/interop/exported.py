@@ -53,7 +53,7 @@ from regard.decoding import (
 from regard.errors import ArgumentError, CommandError, ConfigError, DataError
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library, pieces_of
 from regard.interop.export import Opened, export_model
-from regard.interop.folders import is_export, read_manifest
+from regard.interop.formats import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.models import Model
 from regard.run import Run, load

@@ -23,8 +23,17 @@ from torch import Tensor
 from regard.config import show_value
 from regard.data import data_settings, run_languages
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
-from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
-from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
+from regard.interop.formats import (
+    FORMATS,
+    Imported,
+    check_model_folder,
+    check_new,
+    find_format,
+    hash_file,
+    read_table,
+    recognise,
+    whole_folder,
+)
 from regard.interop.numbering import export_rows, m2m100_rows, marian_files, marian_rows
 from regard.interop.stacks import read_tensors, write_json
 from regard.io import packs, reading
@@ -107,7 +116,7 @@ MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
 
 def read_values(folder: Path) -> dict[str, Any]:
     """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
-    values = {}
+    values = dict[str, Any]()
     for key, name in VALUES.items():
         table = read_table(folder / name, optional=True)
         table = {each: value for each, value in table.items() if not each.startswith("_") and each not in UNSAID}
