@@ -7,7 +7,7 @@ import pytest
 from plugin_rows import forget_plugins
 
 import regard
-from regard.errors import ArgumentError, CommandError, DataError, MissingExtraError
+from regard.errors import ArgumentError, CommandError, DataError
 from regard.interop.formats import (
     FORMATS,
     MANIFEST,
@@ -100,13 +100,6 @@ def test_one_way_formats(desk):
         Format("out", "").read(desk)
     with pytest.raises(CommandError, match="--to: in given, which is only read; expected marian"):
         Format("in", "").write(None, desk)
-
-
-def test_a_missing_package_is_named_with_its_extra(desk):
-    (desk / "needy.py").write_text("import absent_package.part\n")
-    row = Format("needy", "", reader="needy.read", extra="import")
-    with pytest.raises(MissingExtraError, match=r"absent_package is not installed; .*regard\[import\]"):
-        pytest.MonkeyPatch().syspath_prepend(str(desk)) or row.read(desk)
 
 
 def test_rows_name_functions_that_are_there():

@@ -47,6 +47,7 @@ from regard.interop.formats import (
 )
 from regard.interop.importing import compare_with_origin
 from regard.io import packs, read_chunks
+from regard.plugins import resolve
 from regard.run import Run, load
 from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate
 from regard.training import Checkpoints, Prediction, weight_files
@@ -174,7 +175,7 @@ def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | 
         return None
     before = f"{run.folder}: not verified: "
     try:
-        opened = row.call(row.opener, folder, run)
+        opened = resolve(row.opener)(folder, run)
     except (CheckpointError, ConfigError, DataError) as error:
         problem = str(error).replace(str(folder), str(out))
         raise VerificationError(f"{before}the folder cannot be opened again: {problem}") from error

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard import __version__
 from regard.config import show_value
-from regard.errors import CommandError, DataError, MissingExtraError, RegardError
+from regard.errors import CommandError, DataError, RegardError
 from regard.io import disk, packs, reading
 from regard.messages import no_such
 from regard.plugins import register, resolve, table
@@ -60,13 +60,12 @@ class Format:
     recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
     options: tuple[str, ...] = ()  # that its writer takes
     opener: str | None = None  # `open(folder, run)`: what `verify` decodes and scores with, beside the run
-    extra: str = ""  # of Regard, which brings the packages that it needs
 
     def read(self, folder: Path) -> Imported:
         """Read a folder of this format."""
         if self.reader is None:
             raise CommandError(f"--format: {self.name} given, which is only written; expected {names('reader')}")
-        imported: Imported = self.call(self.reader, folder)
+        imported: Imported = resolve(self.reader)(folder)
         return imported
 
     def write(self, run: Any, folder: Path, **options: Any) -> dict[str, Any]:
@@ -76,17 +75,8 @@ class Format:
         for name in options:
             if name not in self.options:
                 raise CommandError(f"--{name.replace('_', '-')}: given, but {self.name} has no such option")
-        facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
+        facts: dict[str, Any] | None = resolve(self.writer)(run, folder, **options)
         return facts or {}
-
-    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Import a function by its dotted name, and call it; a missing package is named with its extra."""
-        try:
-            return resolve(name)(*arguments, **options)
-        except ModuleNotFoundError as error:
-            if not self.extra or error.name is None or error.name.partition(".")[0] == "regard":
-                raise
-            raise MissingExtraError(error.name, self.extra) from None
 
 
 def names(side: str) -> str:
@@ -172,7 +162,6 @@ for row in (
         options=("quantize",),
         opener="regard.interop.exported.open_ctranslate2",
         recognise=lambda folder: (folder / "model.bin").is_file() and model_type(folder) is None,
-        extra="export",
     ),
 ):
     register(format=row)
