@@ -11,11 +11,9 @@ import termios
 
 import pytest
 
-from regard.cli import messages
 from regard.cli.messages import (
     MAX_CHARACTERS,
     fit_columns,
-    print_commands,
     print_message,
     print_table,
     shorten,
@@ -132,22 +130,6 @@ def test_numbers_stand_to_the_right(capsys):
     assert capsys.readouterr().out == "metric  score\nBLEU    31.2\nTER     none\n"
     print_table(("key", "default"), [("layers", "6")], numbers_right=False)
     assert capsys.readouterr().out == "key     default\nlayers  6\n"
-
-
-def test_commands_are_never_broken(capsys, monkeypatch):
-    """What they are for stands beside them, or below them in a narrow terminal."""
-    commands = {"regard look RUN TEXT": "see what it attends to", "regard demo": "begin"}
-    print_commands(commands)
-    beside = "  regard look RUN TEXT  see what it attends to\n  regard demo           begin\n"
-    assert capsys.readouterr().out == beside
-    monkeypatch.setattr(messages, "terminal_width", lambda stream: 46)
-    print_commands(commands)
-    assert capsys.readouterr().out == beside
-    monkeypatch.setattr(messages, "terminal_width", lambda stream: 45)
-    print_commands(commands)
-    assert capsys.readouterr().out == (
-        "  regard look RUN TEXT\n      see what it attends to\n  regard demo\n      begin\n"
-    )
 
 
 def test_a_table_without_rows_has_its_head(capsys):

@@ -12,8 +12,7 @@ import regard
 from regard.errors import ArgumentError, CheckpointError, CommandError, VerificationError
 from regard.interop import ctranslate2
 from regard.interop.export import export_model, verify_export
-from regard.interop.folders import read_manifest
-from regard.interop.formats import Format
+from regard.interop.formats import Format, read_manifest
 from regard_bench.serving import write_run
 
 

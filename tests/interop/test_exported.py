@@ -1,6 +1,7 @@
 """Exported folders and runs, opened with CTranslate2: the same texts, links and scores; one export a checkpoint."""
 
 import json
+import shutil
 
 import pytest
 
@@ -118,19 +119,14 @@ def test_what_cannot_be_opened(desk, tmp_path, cache):
     assert not cache.exists()
 
 
-def test_a_folder_whose_manifest_says_nonsense(desk, tmp_path):
-    import shutil
-
-    for key, value in (
-        ("settings", {"model": {"kind": "rnn"}}),
-        ("settings", 3),
-        ("positions", "x"),
-        ("quantize", None),
-    ):
-        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-        shutil.copytree(desk / "exported", tmp_path / "copy")
-        manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
-        manifest["facts"][key] = value
-        (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest))
-        with pytest.raises(regard.RegardError):
-            open_exported(tmp_path / "copy")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("settings", {"model": {"kind": "rnn"}}), ("settings", 3), ("positions", "x"), ("quantize", None)],
+)
+def test_a_folder_whose_manifest_says_nonsense(desk, tmp_path, key, value):
+    path = shutil.copytree(desk / "exported", tmp_path / "copy") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["facts"][key] = value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(regard.RegardError):
+        open_exported(tmp_path / "copy")

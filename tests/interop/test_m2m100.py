@@ -51,14 +51,19 @@ def desk(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("m2m100")
 
 
+@pytest.fixture(scope="module")
+def theirs(desk) -> Path:
+    m2m100_folder(desk / "m2m100")
+    import_model(desk / "m2m100", desk / "m2m100-run", source_language="en", target_language="de")
+    return desk / "m2m100"
+
+
 @pytest.fixture(scope="module", params=["m2m100", pytest.param("nllb", marks=pytest.mark.slow)])
-def family(request, desk) -> str:
-    name = request.param
-    if not (desk / f"{name}-run").exists():
-        m2m100_folder(desk / name, family=name)
-        source, target, *_ = LANGUAGES[name]
-        import_model(desk / name, desk / f"{name}-run", source_language=source, target_language=target)
-    return name
+def family(request, desk, theirs) -> str:
+    if request.param == "nllb":
+        m2m100_folder(desk / "nllb", family="nllb")
+        import_model(desk / "nllb", desk / "nllb-run", source_language="eng_Latn", target_language="deu_Latn")
+    return request.param
 
 
 @pytest.fixture
@@ -185,13 +190,10 @@ def test_commands_take_languages(desk, family, tmp_path, monkeypatch):
     assert Command("translate").typed(run, "a man", *both[:2]).exit_code == 0
 
 
-def test_fine_tuned_and_written_back(desk, tmp_path, monkeypatch):
+def test_fine_tuned_and_written_back(desk, theirs, tmp_path, monkeypatch):
     """Another language by the configuration, and every target begins with it; what M2M-100 has no form for stays."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    if not (desk / "m2m100-run").exists():
-        m2m100_folder(desk / "m2m100")
-        import_model(desk / "m2m100", desk / "m2m100-run", source_language="en", target_language="de")
     for name, texts in (("source.txt", SOURCES), ("target.txt", TARGETS)):
         Path(name).write_text("".join(f"{text}\n" for text in texts * 4))
     data = ["--source", "source.txt", "--target", "target.txt", "--set", 'tokenizer.first=["__fr__"]']
@@ -223,11 +225,9 @@ def test_fine_tuned_and_written_back(desk, tmp_path, monkeypatch):
         ("source.tokens.weight", START, "model.tied: START and </s> were trained apart"),
     ],
 )
-def test_a_run_with_a_bias_or_a_start_of_its_own_is_refused(desk, tmp_path, name, row, problem):
+def test_a_run_with_a_bias_or_a_start_of_its_own_is_refused(theirs, tmp_path, name, row, problem):
     """Of a run that was imported without those options, training may have moved them."""
-    if not (desk / "m2m100").exists():
-        m2m100_folder(desk / "m2m100")
-    import_model(desk / "m2m100", tmp_path / "run")
+    import_model(theirs, tmp_path / "run")
     run = load(tmp_path / "run")
     run.model.config = replace(run.model.config, start_as_end=False, fixed_bias=False)
     with torch.no_grad():
@@ -260,10 +260,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_named_and_nothing_is_left(case, desk, tmp_path):
-    if not (desk / "m2m100").exists():
-        m2m100_folder(desk / "m2m100")
-    shutil.copytree(desk / "m2m100", tmp_path / "theirs")
+def test_what_is_broken_is_named_and_nothing_is_left(case, theirs, tmp_path):
+    shutil.copytree(theirs, tmp_path / "theirs")
     change, problem = BROKEN[case]
     change(tmp_path / "theirs")
     with pytest.raises(RegardError, match=problem) as caught:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from regard import export_model, import_model
 from regard.errors import VerificationError
 from regard.interop.export import verify_export
-from regard.interop.folders import hash_file
+from regard.interop.formats import hash_file
 
 pytest.importorskip("transformers")
 

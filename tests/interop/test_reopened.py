@@ -11,7 +11,7 @@ from regard import export_model, import_model, load
 from regard.errors import DataError, VerificationError
 from regard.interop import m2m100, marian, stacks
 from regard.interop.export import verify, verify_export
-from regard.interop.folders import read_manifest
+from regard.interop.formats import read_manifest
 from regard_bench.serving import write_run
 
 FAMILIES = {

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from regard.config import visible
@@ -99,12 +99,6 @@ def print_table(
             print("  ".join(part.rjust(size) if number else part.ljust(size) for part, size, number in line).rstrip())
 
 
-def fits_terminal(lines: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a table fits the terminal that standard output is, with cells broken between words."""
-    width, columns = terminal_width(sys.stdout), list(zip(*lines, strict=True))
-    return width is None or sum(fit_columns(columns, width)) + GAP * (len(columns) - 1) <= width
-
-
 def print_text(text: str, indent: int = 0) -> None:
     """Print a line on standard output, broken between words where a terminal is narrower."""
     print(wrap(text, terminal_width(sys.stdout), indent))
@@ -121,14 +115,6 @@ def print_report(report: "evaluation.EvaluationReport", as_json: bool) -> None:
         if table.title:
             print(table.title + "\n" * table.blank_line)
         print_table(table.columns, table.rows)
-
-
-def print_commands(commands: Mapping[str, str]) -> None:
-    """Print commands and what each is for: beside it, or below it in a terminal that is narrower."""
-    width, room = max(map(len, commands)), terminal_width(sys.stdout)
-    beside = room is None or all(width + len(why) + 4 <= room for why in commands.values())
-    for command, why in commands.items():
-        print(f"  {command:{width}}  {why}" if beside else f"  {command}\n      {why}")
 
 
 def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:

@@ -98,18 +98,11 @@ class CommandGroup(TyperGroup):
     """A group of commands in sections, which answers a mistake with one sentence: what is wrong, where to read more."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in their sections, a line each; one that no section names stands in the last."""
-        named = {name for names in SECTIONS.values() for name in names}
-        others = tuple(name for name in self.list_commands(ctx) if name not in named)
-        width = max(map(len, self.list_commands(ctx)))
+        """Write the commands in their sections, a line each."""
+        width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
-            rows = []
-            for name in (*names, *(others if title == "More" else ())):
-                command = self.get_command(ctx, name)
-                if command is not None and not command.hidden:
-                    rows.append((name.ljust(width), command.short_help or ""))
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
     def main(  # type: ignore[override]  # the others are passed on by their names
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any
@@ -120,9 +113,6 @@ class CommandGroup(TyperGroup):
             return super().main(args, standalone_mode=False, **options)
         try:
             status = super().main(args, standalone_mode=False, **options)
-        except RegardError as error:
-            print_message(shorten(str(error)))
-            sys.exit(2)
         except Exception as error:  # what typer raises has another home in each of its versions
             if not hasattr(error, "format_message"):
                 raise

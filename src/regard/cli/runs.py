@@ -111,7 +111,7 @@ def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[
     from regard.io import texts_or_files
 
     if not is_folder(paths[0]):
-        no_run = "a file" if paths[0] == "-" or is_file(paths[0]) else "no such folder"
+        no_run = "a file" if paths[0] == "-" or os.path.exists(paths[0]) else "no such folder"
         raise CommandError(
             f"{paths[0]}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE"
         )
@@ -124,11 +124,6 @@ def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[
     if folder is not None:
         raise CommandError(f"{folder}: a folder behind {inputs[0]}; give run folders first, and then texts or files")
     return runs, texts_or_files(inputs, as_text)
-
-
-def is_file(path: str) -> bool:
-    """Return whether there is a file of this name."""
-    return os.path.exists(path) and not packs.is_folder(path)
 
 
 def is_folder(path: str) -> bool:

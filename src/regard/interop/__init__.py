@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from regard.interop.ctranslate2 import convert, library
     from regard.interop.export import export_model, verify_export
     from regard.interop.exported import open_engine
-    from regard.interop.folders import check_model_folder, check_new, is_export, read_manifest
-    from regard.interop.formats import Format, find_format, recognise
+    from regard.interop.formats import (
+        Format,
+        check_model_folder,
+        check_new,
+        find_format,
+        is_export,
+        read_manifest,
+        recognise,
+    )
     from regard.interop.importing import import_model
     from regard.interop.marian import marian_tensors
     from regard.interop.run_pack import pack

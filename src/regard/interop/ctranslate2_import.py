@@ -386,8 +386,11 @@ class SpecificationReader:
         """Return the gain and the bias of a layer norm."""
         for part in ("gamma", "beta"):
             if f"{scope}/{part}" not in self.variables:
-                why = "it is a root mean square norm" if part == "beta" and f"{scope}/gamma" in self.variables else ""
-                why = why or "the norm that Regard's Transformer has there"
+                why = (
+                    "the norm that Regard's Transformer has there"
+                    if part == "gamma"
+                    else "it is a root mean square norm"
+                )
                 raise DataError(f"{self.path}: {scope}/{part} is missing: {why}; expected a layer norm")
         gain, bias = (self.tensor(f"{scope}/{part}", 1) for part in ("gamma", "beta"))
         return {f"{name}.weight": gain, f"{name}.bias": bias}

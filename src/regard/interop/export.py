@@ -33,10 +33,21 @@ from regard.data import UNKNOWN, Tokenizer, Tokenizers, cached_valid_pairs, spec
 from regard.decoding import GREEDY, batches
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.evaluation import text_scores
-from regard.interop.folders import check_new, describe_run, hash_file, read_manifest, whole_folder, write_manifest
-from regard.interop.formats import Format, Imported, find_format, model_type
+from regard.interop.formats import (
+    Format,
+    Imported,
+    check_new,
+    describe_run,
+    find_format,
+    hash_file,
+    model_type,
+    read_manifest,
+    whole_folder,
+    write_manifest,
+)
 from regard.interop.importing import compare_with_origin
 from regard.io import packs, read_chunks
+from regard.plugins import resolve
 from regard.run import Run, load
 from regard.tasks import ModelEngine, build_model, read_settings, require_run, translate
 from regard.training import Checkpoints, Prediction, weight_files
@@ -164,7 +175,7 @@ def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | 
         return None
     before = f"{run.folder}: not verified: "
     try:
-        opened = row.call(row.opener, folder, run)
+        opened = resolve(row.opener)(folder, run)
     except (CheckpointError, ConfigError, DataError) as error:
         problem = str(error).replace(str(folder), str(out))
         raise VerificationError(f"{before}the folder cannot be opened again: {problem}") from error
@@ -226,12 +237,12 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
     return Verification(**about, **compare_texts(run, sentences, outputs, others))
 
 
-def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Sentences:
+def find_sentences(run: Run, check: str | Path | None) -> Sentences:
     """Find sentences to decode: of the file, else of the validation set, else drawn."""
     longest = run.settings.data.longest if run.model.limit is None else min(run.settings.data.longest, run.model.limit)
     texts = []
     if check is not None:
-        texts = [line for line in next(read_chunks(check), []) if line.strip()][:count]
+        texts = [line for line in next(read_chunks(check), []) if line.strip()][:COUNT]
         if not texts:
             raise DataError(f"{check}: no sentence in it, expected some to verify the export with")
     else:
@@ -239,10 +250,10 @@ def find_sentences(run: Run, check: str | Path | None, count: int = COUNT) -> Se
         cache = table.get("cache") if isinstance(table, dict) else None
         settings = run.settings
         pairs = cached_valid_pairs(settings.data, settings.tokenizer, run.tokenizers, cache)
-        texts = [source for source, _ in pairs[:count]]
+        texts = [source for source, _ in pairs[:COUNT]]
     if not texts:
         sources, targets = (
-            draw_pieces(each, count, min(MAX_PIECES, longest - 1), seed)
+            draw_pieces(each, COUNT, min(MAX_PIECES, longest - 1), seed)
             for seed, each in enumerate((run.tokenizers.source, run.tokenizers.target))
         )
         return Sentences("drawn", (), sources, targets)

@@ -53,7 +53,7 @@ from regard.decoding import (
 from regard.errors import ArgumentError, CommandError, ConfigError, DataError
 from regard.interop.ctranslate2 import COMPUTE_TYPES, library, pieces_of
 from regard.interop.export import Opened, export_model
-from regard.interop.folders import is_export, read_manifest
+from regard.interop.formats import is_export, read_manifest
 from regard.io import Say, ignore
 from regard.models import Model
 from regard.run import Run, load
@@ -161,7 +161,7 @@ class CTranslate2Engine:
         again: dict[int, list[int]] = defaultdict(list)
         for i, limit in enumerate(limits):
             limited = options.beam > 1 and not all(output.finished for output in results[i].outputs)
-            if limited or not all(is_sound(tokens) for tokens, _ in found[i]):
+            if limited or any(min(tokens, default=END) <= START for tokens, _ in found[i]):  # which no output has
                 again[limit].append(i)
         for limit, rows in again.items():
             some, begun = [sources[i] for i in rows], [prefixes[i] for i in rows]
@@ -221,7 +221,7 @@ class CTranslate2Engine:
         if options.beam > 1:  # in one step `beam` of them can end
             how |= {"length_penalty": NEARLY_ZERO, "patience": limit + 1, "num_hypotheses": options.beam * (limit + 1)}
         found = self.decode(sources, prefixes, options, limit, **how)
-        return [[(tokens, total) for tokens, total in each if is_sound(tokens)] for each in found]
+        return [[(tokens, total) for tokens, total in each if min(tokens, default=END) > START] for each in found]
 
     def rank(
         self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options, certain: bool = True
@@ -341,11 +341,6 @@ def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_B
 def without_end(tokens: list[int]) -> list[int]:
     """Return the tokens of a hypothesis without END."""
     return tokens[:-1] if tokens[-1:] == [END] else tokens
-
-
-def is_sound(tokens: Sequence[int]) -> bool:
-    """Return whether a hypothesis has none of the tokens that no output has: padding, and START."""
-    return all(token > START for token in tokens)
 
 
 # ---- opening

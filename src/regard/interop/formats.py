@@ -4,16 +4,24 @@
 
 A reader makes an `Imported` of a folder; a writer fills an empty folder with an opened run. Both are named as a kind
 names its model, and imported when they are needed.
+
+A folder is written under another name, synced, and renamed. The manifest of one that was exported says what was
+exported from which run, how it was verified, and has a hash of every file.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import __version__
 from regard.config import show_value
-from regard.errors import CommandError, DataError, MissingExtraError
-from regard.io import reading
+from regard.errors import CommandError, DataError, RegardError
+from regard.io import disk, packs, reading
 from regard.messages import no_such
 from regard.plugins import register, resolve, table
 
@@ -23,6 +31,10 @@ if TYPE_CHECKING:
     from regard.data import Tokenizers
 
 MAX_BYTES = 64 * 2**20  # bytes of a JSON file that is read whole
+MANIFEST = "manifest.json"
+KEYS = {"format": str, "regard": str, "run": dict, "facts": dict, "files": dict}
+DOWNLOAD = "hf download {} --local-dir {}"
+HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
 
 
 @dataclass(frozen=True)
@@ -48,13 +60,12 @@ class Format:
     recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
     options: tuple[str, ...] = ()  # that its writer takes
     opener: str | None = None  # `open(folder, run)`: what `verify` decodes and scores with, beside the run
-    extra: str = ""  # of Regard, which brings the packages that it needs
 
     def read(self, folder: Path) -> Imported:
         """Read a folder of this format."""
         if self.reader is None:
             raise CommandError(f"--format: {self.name} given, which is only written; expected {names('reader')}")
-        imported: Imported = self.call(self.reader, folder)
+        imported: Imported = resolve(self.reader)(folder)
         return imported
 
     def write(self, run: Any, folder: Path, **options: Any) -> dict[str, Any]:
@@ -64,17 +75,8 @@ class Format:
         for name in options:
             if name not in self.options:
                 raise CommandError(f"--{name.replace('_', '-')}: given, but {self.name} has no such option")
-        facts: dict[str, Any] | None = self.call(self.writer, run, folder, **options)
+        facts: dict[str, Any] | None = resolve(self.writer)(run, folder, **options)
         return facts or {}
-
-    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Import a function by its dotted name, and call it; a missing package is named with its extra."""
-        try:
-            return resolve(name)(*arguments, **options)
-        except ModuleNotFoundError as error:
-            if not self.extra or error.name is None or error.name.partition(".")[0] == "regard":
-                raise
-            raise MissingExtraError(error.name, self.extra) from None
 
 
 def names(side: str) -> str:
@@ -160,7 +162,117 @@ for row in (
         options=("quantize",),
         opener="regard.interop.exported.open_ctranslate2",
         recognise=lambda folder: (folder / "model.bin").is_file() and model_type(folder) is None,
-        extra="export",
     ),
 ):
     register(format=row)
+
+
+# ---- folders
+
+
+def is_export(folder: str | Path) -> bool:
+    """Return whether a folder looks like one that was exported: it has a manifest, and is no run."""
+    return (Path(folder) / MANIFEST).is_file() and not (Path(folder) / "config.toml").is_file()
+
+
+def describe_run(run: Path, checkpoint: Path, step: int, out: Path) -> dict[str, Any]:
+    """Say which run a folder comes from: its checkpoint, by name and hash, and the way there from beside the folder."""
+    try:
+        way = Path(os.path.relpath(run, Path(os.path.abspath(out)).parent)).as_posix()
+    except ValueError:  # another drive
+        way = run.name
+    return {"folder": way, "checkpoint": checkpoint.name, "step": step, **hash_file(checkpoint / "manifest.json")}
+
+
+def write_manifest(
+    folder: Path, *, format: str, run: Mapping[str, Any], facts: Mapping[str, Any], verification: Any
+) -> None:
+    """Write the manifest of a folder that is complete; `facts` are those of its format."""
+    files = {
+        path.relative_to(folder).as_posix(): hash_file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / MANIFEST
+    }
+    content = {
+        "format": format,
+        "regard": __version__,
+        "run": dict(run),
+        "facts": dict(facts),
+        "verification": verification,
+        "files": files,
+    }
+    disk.write_whole(folder / MANIFEST, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, Any]:
+    """Read the manifest of an exported folder, and check every file of it; a DataError says what is wrong."""
+    folder = Path(folder)
+    if not is_export(folder):
+        raise DataError(f"{folder}: not an exported folder, it has no {MANIFEST}; regard export makes one")
+    content = reading.read_json(folder / MANIFEST, DataError)
+    for key, kind in KEYS.items():
+        if not isinstance(content, dict) or not isinstance(content.get(key), kind):
+            raise DataError(f"{folder / MANIFEST}: no {key} in it; not the manifest of an exported folder")
+    if format is not None and content["format"] != format:
+        raise DataError(f"{folder}: exported to {content['format']}, expected {format}")
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
+    for name in sorted(names | content["files"].keys()):
+        if name not in names:
+            raise DataError(f"{folder / name}: missing; export the run again")
+        if content["files"].get(name) != hash_file(folder / name):
+            raise DataError(f"{folder / name}: changed since it was exported; export the run again")
+    return content
+
+
+def hash_file(path: Path) -> dict[str, Any]:
+    """Return the size and the SHA-256 of a file, in a folder or in a pack."""
+    try:
+        with packs.open_binary(path) as (file, size):
+            return {"bytes": size, "sha256": packs.hash_start(file, size)}
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+
+
+def check_model_folder(folder: Path) -> None:
+    """Refuse what is no folder; a name as on a hub gets the command that downloads it."""
+    if folder.is_dir():
+        return
+    if os.path.lexists(folder):
+        raise CommandError(f"{folder}: a file, expected a folder with a model in it")
+    name = folder.as_posix()
+    if HUB.fullmatch(name):
+        command = DOWNLOAD.format(name, folder.name)
+        raise CommandError(f"{name}: no such folder, and nothing is downloaded; run {command} and import that folder")
+    raise CommandError(f"{folder}: no such folder, expected one with a model in it")
+
+
+def check_new(out: Path) -> None:
+    """Refuse a name that is taken."""
+    if os.path.lexists(out):
+        raise CommandError(f"--out: {out} already exists; give another name, or remove it")
+
+
+@contextlib.contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """Make a temporary folder beside `out`, which gets that name at the end of the block, and is removed on an error.
+
+    What killed processes left of it is removed; a lock spares what a living one writes.
+    """
+    check_new(out)
+    out = Path(os.path.abspath(out))  # a folder such as `runs/..` has a name of its own
+    made: list[Path] = []
+    try:
+        made = disk.make_folder(out.parent)
+        with disk.temporary_folder(out.parent, f".{out.name}.writing-") as temporary:
+            yield temporary
+            disk.sync_all(temporary)
+            check_new(out)
+            temporary.rename(out)
+            disk.sync(out.parent)
+    except BaseException as error:
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError) and not isinstance(error, RegardError):
+            raise CommandError(f"--out: {out} cannot be written, {disk.reason(error)}") from error
+        raise

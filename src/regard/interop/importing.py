@@ -23,8 +23,17 @@ from torch import Tensor
 from regard.config import show_value
 from regard.data import data_settings, run_languages
 from regard.errors import ArgumentError, DataError, RegardError, VerificationError
-from regard.interop.folders import check_model_folder, check_new, hash_file, whole_folder
-from regard.interop.formats import FORMATS, Imported, find_format, read_table, recognise
+from regard.interop.formats import (
+    FORMATS,
+    Imported,
+    check_model_folder,
+    check_new,
+    find_format,
+    hash_file,
+    read_table,
+    recognise,
+    whole_folder,
+)
 from regard.interop.numbering import export_rows, m2m100_rows, marian_files, marian_rows
 from regard.interop.stacks import read_tensors, write_json
 from regard.io import packs, reading
@@ -107,7 +116,7 @@ MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
 
 def read_values(folder: Path) -> dict[str, Any]:
     """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
-    values = {}
+    values = dict[str, Any]()
     for key, name in VALUES.items():
         table = read_table(folder / name, optional=True)
         table = {each: value for each, value in table.items() if not each.startswith("_") and each not in UNSAID}
@@ -160,9 +169,8 @@ def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
     try:
         check_import(run, row.read(place), place)
         if format == row.name and format in ("marian", "m2m100"):
-            check_config(place, folder)
-            check_rows(place, folder, format)
-            return f"the same as {name}, which it was imported from: {check_tensors(place, folder):,} tensors"
+            count = compare_folders(place, folder, format)
+            return f"the same as {name}, which it was imported from: {count:,} tensors"
     except (RegardError, ArgumentError) as error:
         if isinstance(error, VerificationError):
             raise
@@ -183,41 +191,32 @@ def check_import(run: Run, imported: Imported, place: Path) -> None:
             raise VerificationError(f"{run.folder}: its weight {name} is not that of {place}{again}")
 
 
-def check_config(place: Path, folder: Path) -> None:
-    """Refuse a configuration that says something else than that of the folder it comes from."""
+def compare_folders(place: Path, folder: Path, format: str) -> int:
+    """Refuse a folder whose configurations, rows or weights are not those of the folder it comes from.
+
+    Return how many tensors were compared.
+    """
+    origin = "which the run was imported from"
     for name in VALUES.values():
-        theirs, ours = read_table(place / name, optional=True), read_table(folder / name, optional=True)
-        for key, value in theirs.items():
-            if key.startswith("_") or key in UNSAID:
-                continue
-            if ours.get(key) != value:
-                values = f"{show_value(ours.get(key))}, but {show_value(value)} in {place / name}"
-                raise VerificationError(f"{folder / name}: {key} is {values}, which the run was imported from")
-
-
-def check_rows(place: Path, folder: Path, format: str) -> None:
-    """Refuse a vocabulary whose pieces have other rows."""
+        wanted, written = read_table(place / name, optional=True), read_table(folder / name, optional=True)
+        for key, value in wanted.items():
+            if not key.startswith("_") and key not in UNSAID and written.get(key) != value:
+                values = f"{show_value(written.get(key))}, but {show_value(value)} in {place / name}"
+                raise VerificationError(f"{folder / name}: {key} is {values}, {origin}")
+    pairs = [(m2m100_rows(place), export_rows(folder))] if format == "m2m100" else []
     if format == "marian":
         names = [name for name in marian_files(place) if (place / name).is_file()]
         pairs = [(marian_rows(place, name), marian_rows(folder, name)) for name in names]
-    else:
-        pairs = [(m2m100_rows(place), export_rows(folder))]
-    for theirs, ours in pairs:
-        for piece, row in theirs.items():
-            if ours.get(piece) != row:
-                problem = f"the row of {show_value(piece)} is {show_value(ours.get(piece))}, but {row} in {place}"
-                raise VerificationError(f"{folder}: {problem}, which the run was imported from")
-
-
-def check_tensors(place: Path, folder: Path) -> int:
-    """Refuse weights that are not those of the folder they come from, by name; return how many were compared."""
+    for rows, own in pairs:
+        for piece, row in rows.items():
+            if own.get(piece) != row:
+                problem = f"the row of {show_value(piece)} is {show_value(own.get(piece))}, but {row} in {place}"
+                raise VerificationError(f"{folder}: {problem}, {origin}")
     theirs, ours = read_tensors(place)[0], read_tensors(folder)[0]
-    shared = [name for name in ours if name in theirs]
-    for name in shared:
+    shared = ours.keys() & theirs.keys()
+    for name in sorted(shared):
         if not equal(ours[name], theirs[name]):
-            raise VerificationError(
-                f"{folder}: the tensor {name} is not that of {place}, which the run was imported from"
-            )
+            raise VerificationError(f"{folder}: the tensor {name} is not that of {place}, {origin}")
     return len(shared)
 
 

@@ -144,7 +144,7 @@ def write_m2m100(run: Run, folder: Path) -> None:
         "decoder_start_token_id": 2 if copied else 0,
     }
     stacks.write_json(folder / "config.json", table)
-    generation = {key: table[key] for key in (*list(NUMBERS)[:3], "decoder_start_token_id")}
+    generation = {key: table[key] for key in NUMBERS}
     generation["max_length"] = table["max_position_embeddings"]
     if len(tokenizer.before) == 1:
         generation["forced_bos_token_id"] = order.index(tokenizer.before[0])

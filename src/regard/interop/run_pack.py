@@ -19,7 +19,7 @@ from regard.config import read
 from regard.data import run_languages, sentence_split, unknown_words
 from regard.errors import CommandError, DataError, RegardError
 from regard.evaluation import METRICS, measure
-from regard.interop.folders import hash_file
+from regard.interop.formats import hash_file
 from regard.io import disk, packs, reading
 from regard.tasks import CARD, ON_CARD, require_run, summarise
 from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint, read_manifest

@@ -112,8 +112,6 @@ def test_pictures(tmp_path):
         ("run data", "data: a folder given, expected a file"),
         ("run in.txt in.gz", "in.gz: a second argument given, expected one text, or one file of a document a line"),
         ("run in.txt --out in.txt", "--out: in.txt is an input file"),
-        ("run in.txt --device tpu", "--device: 'tpu' given"),
-        ("run in.txt --checkpoint first", "run/checkpoints: no checkpoint first in it"),
     ],
 )
 def test_mistakes_are_one_sentence(at_desk, arguments, message):

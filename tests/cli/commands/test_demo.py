@@ -24,7 +24,7 @@ def test_demo_trains_translates_and_draws(small):
     assert found.stdout.count("and more") == 10  # a legend under each of ten drawings
     assert re.search(r"\d+\.\d% of 20 held-out sentences", found.stdout)
     assert "What next" in found.stdout
-    assert found.stdout.splitlines()[-1].split("  ")[1] == f"regard serve {small} --open"
+    assert found.stdout.splitlines()[-2] == f"  regard serve {small} --open"
     assert (small / "report.html").read_text().startswith("<!doctype html>")
     assert (small / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert (small / "checkpoints" / "best" / "manifest.json").is_file()

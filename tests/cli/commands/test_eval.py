@@ -197,9 +197,6 @@ FILES = "--source source --reference reference"
         (f"run {FILES} --out pairs", "--out: pairs is a folder, expected a file to write"),
         (f"run {FILES} --plot x.gif", "--plot: x.gif given, expected a name that ends in .png, .svg, .pdf"),
         (f"run {FILES} --tokenize 14a", "--tokenize: '14a' given, no such tokenisation; did you mean '13a'?"),
-        (f"run {FILES} --beam 0", "--beam: 0 given, expected at least 1"),
-        (f"run {FILES} --checkpoint worst", "run/checkpoints: no checkpoint worst in it"),
-        (f"run {FILES} --device gpu", "--device: 'gpu' given, expected auto, cpu, mps, cuda"),
     ],
 )
 def test_mistakes_are_one_sentence(home, monkeypatch, arguments, said):

@@ -36,12 +36,3 @@ def test_a_folder_without_runs(tmp_path):
     assert refused(tmp_path / "none") == f"{tmp_path / 'none'}: no such folder, expected one with run folders in it"
     (tmp_path / "file").touch()
     assert refused(tmp_path / "file") == f"{tmp_path / 'file'}: a file given, expected a folder with run folders in it"
-
-
-def test_a_narrow_window_has_a_paragraph_for_each_run(home, monkeypatch):
-    monkeypatch.setattr("regard.cli.messages.terminal_width", lambda stream: 60)
-    monkeypatch.chdir(home.parent)
-    lines = typed(home.name).stdout.splitlines()
-    assert max(map(len, lines)) <= 60
-    assert lines[0].startswith(f"{home.name}/one: transformer, translate, ")
-    assert [line for line in lines if not line.startswith(" ")][1].startswith(f"{home.name}/two: han, classify, ")

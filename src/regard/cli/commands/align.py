@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from regard.alignment import AlignmentSettings
     from regard.evaluation import Gold
     from regard.inspection import corpus_alignment
+    from regard.run import Run
 
+SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
 TargetOption = Annotated[
     str | None, file_option("Text file of translations, one per line; without it, the sources are translated first.")
 ]
@@ -42,12 +44,20 @@ ChooseOption = Annotated[
     Path | None,
     file_option("File of gold links from which to choose layer, head and offset; the choice is saved with the run."),
 ]
+AgreeOption = Annotated[
+    bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
+]
 ViewOption = Annotated[str | None, text_option("Layer whose attention to the source to read, from 1.", metavar="N")]
+HeadOption = Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")]
 OffsetOption = Annotated[
     int | None,
     number_option(
         "Target word to which a step's weights belong: 0, the word it writes; 1, the word it reads.", least=0, most=1
     ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    number_option("Minimum weight of a link; 0: link only the largest weight.", least=0, most=1, kind="fraction"),
 ]
 JoinOption = Annotated[
     str | None,
@@ -55,6 +65,9 @@ JoinOption = Annotated[
         "Method to join the links of target words with those of source words: intersection, union, grow-diag or none.",
         metavar="NAME",
     ),
+]
+BalanceOption = Annotated[
+    int | None, number_option("Number of Sinkhorn rounds that balance the weights; 0: none.", least=0, most=1000)
 ]
 DependenciesOption = Annotated[
     bool,
@@ -73,7 +86,7 @@ EXAMPLES = (
 def align(
     run: options.RunArgument,
     *,
-    source: Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")] = None,
+    source: SourceOption = None,
     target: TargetOption = None,
     encoding: options.EncodingOption = None,
     out: options.OutOption = None,
@@ -82,21 +95,14 @@ def align(
     symmetrise: SymmetriseOption = "grow-diag",
     gold: GoldOption = None,
     choose: ChooseOption = None,
-    agree: Annotated[
-        bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
-    ] = False,
+    agree: AgreeOption = False,
     from_one: options.FromOneOption = False,
     view: ViewOption = None,
-    head: Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")] = None,
+    head: HeadOption = None,
     offset: OffsetOption = None,
-    threshold: Annotated[
-        float | None,
-        number_option("Minimum weight of a link; 0: link only the largest weight.", least=0, most=1, kind="fraction"),
-    ] = None,
+    threshold: ThresholdOption = None,
     join: JoinOption = None,
-    balance: Annotated[
-        int | None, number_option("Number of Sinkhorn rounds that balance the weights; 0: none.", least=0, most=1000)
-    ] = None,
+    balance: BalanceOption = None,
     dependencies: DependenciesOption = False,
     languages: dict[str, str | None],
     search: dict[str, Any],
@@ -110,18 +116,13 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
     check_folders(run)
-    from regard.alignment import dependencies as word_heads
-    from regard.alignment import selection
     from regard.decoding import first_model
-    from regard.evaluation import read_links
     from regard.inspection import corpus_alignment
 
     source, target = encode_inputs(encoding, source, target)
     check_output(out, source, target)
     check_output(translations, source, out, flag="--translations")
-    gold_links, judges = (
-        None if path is None else read_links(path, first=int(from_one), say=print_message) for path in (gold, choose)
-    )
+    gold_links, judges = (read_gold(each, from_one) for each in (gold, choose))
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
     for each in filter(None, (opened, other)):
@@ -131,18 +132,9 @@ def align(
         opened.alignment_settings, first_model(opened.model).cross_attentions, **changes
     )
     if dependencies:
-        model = first_model(opened.model)
-        tables = word_heads.dependency_tables(model, opened.tokenizers, opened.settings.data)
-        for title, columns, rows, fixed in tables:
-            print(title)
-            print_table(columns, rows)
-            print(f"{fixed}\n")
+        print_dependencies(opened)
     elif judges is not None or agree:
-        pair = source, target, judges, choose
-        for each, settings, readings in corpus_alignment.choose_settings(opened, other, *pair, print_message):
-            print_table(*selection.readings_table(readings))
-            print(f"\n{each.folder}: {settings}: AER {settings.aer:.2%}, by {settings.by}")
-            print_message(f"{settings.write(each.folder)} written")
+        choose_and_print(opened, other, source, target, judges, choose)
     else:
         total, chunks = corpus_alignment.read_pairs(opened, source, target, print_message, **search)
         aligned = (corpus_alignment.align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
@@ -203,3 +195,37 @@ def write_links(
     print_message(f"{count:,} pair{'s' * (count != 1)}, read from {settings}")
     if gold is not None:
         print_message(corpus_alignment.describe_score(gold_path, gold, scored, print_message))
+
+
+def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
+    """Read a file of gold links, where one is given; what is odd in it is printed."""
+    from regard.evaluation import read_links
+
+    return None if path is None else read_links(path, first=int(from_one), say=print_message)
+
+
+def choose_and_print(
+    run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
+) -> None:
+    """Choose what reads best as an alignment, print how each head fares, and keep the choice with the run."""
+    from regard.alignment import selection
+    from regard.inspection import corpus_alignment
+
+    for each, settings, readings in corpus_alignment.choose_settings(
+        run, reverse, source, target, gold, path, print_message
+    ):
+        print_table(*selection.readings_table(readings))
+        print(f"\n{each.folder}: {settings}: AER {settings.aer:.2%}, by {settings.by}")
+        print_message(f"{settings.write(each.folder)} written")
+
+
+def print_dependencies(run: "Run") -> None:
+    """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    from regard.alignment import dependencies
+    from regard.decoding import first_model
+
+    tables = dependencies.dependency_tables(first_model(run.model), run.tokenizers, run.settings.data)
+    for title, columns, rows, fixed in tables:
+        print(title)
+        print_table(columns, rows)
+        print(f"{fixed}\n")

@@ -1,6 +1,7 @@
 """`regard compare`: two systems, tested for a difference."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,8 @@ from regard.errors import CommandError
 from regard.io import packs
 
 if TYPE_CHECKING:
-    from regard.evaluation import Comparison
+    from regard.evaluation import Comparison, Items
+    from regard.run import Run
 
 Compared = Annotated[
     Path, typer.Argument(metavar="B", help="Run folder, or text file of outputs, to compare with.", show_default=False)
@@ -25,6 +27,12 @@ MetricsOption = Annotated[
         "Metrics, separated by commas; the first decides: bleu, chrf, ter, exact, character_errors and token_errors.",
         metavar="NAMES",
         show_default="all",
+    ),
+]
+ExamplesOption = Annotated[
+    int,
+    number_option(
+        "Number of sentences to show per system, those in which it beats the other most.", least=0, most=10_000
     ),
 ]
 
@@ -43,12 +51,7 @@ def compare(
     source: options.SourceOption = None,
     reference: options.ReferenceOption = None,
     metrics: MetricsOption = None,
-    examples: Annotated[
-        int,
-        number_option(
-            "Number of sentences to show per system, those in which it beats the other most.", least=0, most=10_000
-        ),
-    ] = 3,
+    examples: ExamplesOption = 3,
     resamples: Annotated[int, number_option("Number of bootstrap resamples.", least=1, most=1_000_000)] = 1000,
     seed: Annotated[int, number_option("Seed of the resamples.", least=0, most=options.SEED)] = 12345,
     alternatives: options.AlternativesOption = False,
@@ -85,22 +88,36 @@ def compare(
     runs = {system: open_run(system, **opening) for system in (a, b) if packs.is_folder(system)}
     if metrics is None and runs:
         keys = evaluation.lead_with(next(iter(runs.values())).settings.training.metric, keys)
-    for run in runs.values():
-        warn_of_lowercase(run, lowercase)
-    # Files are read, and refused, before any run translates.
-    outputs = {system: items.read_outputs(system, print_message) for system in (a, b) if system not in runs}
-    sources, telling = items.sources or [], (batch_tokens, print_message, show_progress)
-    outputs |= {system: evaluation.translate_sources(run, sources, *telling, **search) for system, run in runs.items()}
+    first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
     how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     how["examples"] = examples
     for note in notes:  # below no error of a run
         print_message(note)
-    comparison = compare_outputs(outputs[a], outputs[b], sources, items.references, keys, **how)
+    comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **how)
     if as_json:
         print(json.dumps({"a": str(a), "b": str(b), **comparison.table()}, ensure_ascii=False, allow_nan=False))
     else:
         print(f"A  {a}\nB  {b}")
         print_comparison(comparison)
+
+
+def collect_outputs(
+    systems: Sequence[Path],
+    runs: Mapping[Path, "Run"],
+    items: "Items",
+    search: dict[str, Any],
+    batch_tokens: int | None,
+    lowercase: bool,
+) -> list[list[str]]:
+    """Collect the outputs of each system; files are read, and refused, before any run translates."""
+    from regard.tasks import evaluation
+
+    for run in runs.values():
+        warn_of_lowercase(run, lowercase)
+    outputs = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}
+    how, sources = (batch_tokens, print_message, show_progress), items.sources or []
+    outputs |= {system: evaluation.translate_sources(run, sources, *how, **search) for system, run in runs.items()}
+    return [outputs[system] for system in systems]
 
 
 def print_comparison(comparison: "Comparison") -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from regard import plugins
-from regard.cli.messages import print_commands
 from regard.cli.options import SEED, flag_option, number_option, out_option
 
 EXAMPLES = ("regard demo", "regard demo --lineage")
@@ -64,4 +63,5 @@ def demo(
         f"regard serve {run} --open": "translate in your browser, as you type",
     }
     print("\nWhat next:")
-    print_commands(following)
+    for command, why in following.items():
+        print(f"  {command}\n      {why}")

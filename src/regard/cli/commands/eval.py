@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from regard.tasks import evaluation
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
+GoldOption = Annotated[
+    Path | None, file_option("File of gold word links, to compare with those of the run or of --hypothesis.")
+]
+Labels = Annotated[
+    Path | None, file_option("TSV or CSV file with the pictures' labels; default: the names of their folders.")
+]
+Names = Annotated[
+    Path | None, file_option("Text file with the names of the pictures to use, one per line; default: all.")
+]
 PlotOption = Annotated[Path | None, file_option("Picture file to write, of BLEU by source length: .png, .svg or .pdf.")]
 
 
@@ -39,15 +48,9 @@ def eval(
     documents: Annotated[Path | None, file_option("TSV or CSV file of labelled documents, for a classifier.")] = None,
     images: Annotated[Path | None, folder_option("Folder of pictures, for a run that reads them.")] = None,
     captions: Annotated[Path | None, file_option("TSV or CSV file with the pictures' captions.")] = None,
-    labels: Annotated[
-        Path | None, file_option("TSV or CSV file with the pictures' labels; default: the names of their folders.")
-    ] = None,
-    names: Annotated[
-        Path | None, file_option("Text file with the names of the pictures to use, one per line; default: all.")
-    ] = None,
-    gold: Annotated[
-        Path | None, file_option("File of gold word links, to compare with those of the run or of --hypothesis.")
-    ] = None,
+    labels: Labels = None,
+    names: Names = None,
+    gold: GoldOption = None,
     from_one: options.FromOneOption = False,
     encoding: options.EncodingOption = None,
     metrics: options.MetricsOption = None,

@@ -1,6 +1,6 @@
 """`regard look`: pages of what a run looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from regard.inspection import Which, dependency_trees
     from regard.run import Run
 
+ItemsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TEXT or FILE", help="Texts, text files (one text per line), or pictures; default: standard input."
+    ),
+]
 TargetOption = Annotated[str | None, text_option("Output to show, instead of searching for one: a text, or a label.")]
+OutOption = Annotated[Path | None, out_option("File to write, or a folder; default: look.html.")]
 FormatOption = Annotated[
     str | None, text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.", metavar="NAME")
 ]
@@ -34,9 +41,29 @@ AgainstOption = Annotated[
         "Run folder of another model, or another text, file or picture, to show side by side.", metavar="RUN or TEXT"
     ),
 ]
+WalkOption = Annotated[
+    bool, flag_option("--walk", "Show the numbers behind one word, from its input to the most likely outputs.")
+]
 WordOption = Annotated[int | None, number_option("Word to show with --walk, counted from 1.", least=1, most=1_048_576)]
+ViewOption = Annotated[
+    str | None, text_option("Attention to show with --walk, or in a picture: its title or name.", metavar="NAME")
+]
+HeadOption = Annotated[
+    int | None, number_option("Head to show with --walk, or in a picture, counted from 1.", least=1, most=1024)
+]
+AblateOption = Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")]
+GraphOption = Annotated[
+    bool, flag_option("--graph", "Draw the parts of the model: to graph.svg or, with a text, on its page.")
+]
 StretchOption = Annotated[
     bool, flag_option("--stretch", "Colour relative to the largest weight of each map, not on the scale from 0 to 1.")
+]
+TreeOption = Annotated[
+    str | None,
+    file_option(
+        "File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text; also prints which head "
+        "follows which relation."
+    ),
 ]
 CountOption = Annotated[int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)]
 EXAMPLES = (
@@ -50,39 +77,20 @@ FORMATS = ("html", "png", "svg", "pdf")
 @with_search(without=["nbest", "precision"])
 def look(
     run: options.RunArgument,
-    items: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT or FILE", help="Texts, text files (one text per line), or pictures; default: standard input."
-        ),
-    ] = None,
+    items: ItemsArgument = None,
     *,
     target: TargetOption = None,
     as_text: options.TextOption = False,
-    out: Annotated[Path | None, out_option("File to write, or a folder; default: look.html.")] = None,
+    out: OutOption = None,
     format: FormatOption = None,
     against: AgainstOption = None,
-    walk: Annotated[
-        bool, flag_option("--walk", "Show the numbers behind one word, from its input to the most likely outputs.")
-    ] = False,
+    walk: WalkOption = False,
     word: WordOption = None,
-    view: Annotated[
-        str | None, text_option("Attention to show with --walk, or in a picture: its title or name.", metavar="NAME")
-    ] = None,
-    head: Annotated[
-        int | None, number_option("Head to show with --walk, or in a picture, counted from 1.", least=1, most=1024)
-    ] = None,
-    ablate: Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")] = False,
-    graph: Annotated[
-        bool, flag_option("--graph", "Draw the parts of the model: to graph.svg or, with a text, on its page.")
-    ] = False,
-    tree: Annotated[
-        str | None,
-        file_option(
-            "File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text; also prints which head "
-            "follows which relation."
-        ),
-    ] = None,
+    view: ViewOption = None,
+    head: HeadOption = None,
+    ablate: AblateOption = False,
+    graph: GraphOption = False,
+    tree: TreeOption = None,
     stretch: StretchOption = False,
     count: CountOption = 10,
     languages: dict[str, str | None],
@@ -97,21 +105,13 @@ def look(
     """
     check_folders(run)
     if graph and not items:
-        others = {"--walk": walk, "--ablate": ablate, "--against": against, "--target": target, "--view": view}
-        for name, value in {**others, "--tree": tree, "--stretch": stretch}.items():
-            if value:
-                raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
+        check_alone({"--walk": walk, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
+        check_alone({"--tree": tree, "--stretch": stretch})
+        print_graph(run, checkpoint, out, format)
+        return
 
     from regard.inspection import look_files
 
-    if graph and not items:
-        path = look_files.graph_path(out, format)
-
-        from regard.decoding import first_model
-        from regard.inspection import model_graph
-
-        print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
-        return
     paths = look_files.OutputPaths.parse(out, format, FORMATS)
     check_walk(paths.format, walk, word, view, head, against)
     if graph and paths.format != "html":
@@ -119,12 +119,7 @@ def look(
 
     from regard.inspection import Which, dependency_trees
 
-    opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
-    folder = against if against is not None and look_files.is_run(against) else None
-    other = open_beside(opened, folder, checkpoint=checkpoint) or opened
-    if other.settings.task != opened.settings.task:
-        problem = f"{against} has the task {other.settings.task}, but {run} has {opened.settings.task}"
-        raise CommandError(f"--against: {problem}")
+    opened, other = open_both(run, against, checkpoint, device, languages)
     inputs = look_files.read_inputs(opened, items or [], count, print_message, as_text)
     seconds = inputs
     if other is opened and against is not None:
@@ -139,6 +134,13 @@ def look(
     print_unknown_words(opened)
 
 
+def check_alone(options: dict[str, Any]) -> None:
+    """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
+    for name, value in options.items():
+        if value:
+            raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
+
+
 def check_walk(
     form: str, walk: bool, word: int | None, view: str | None, head: int | None, against: str | None
 ) -> None:
@@ -149,6 +151,34 @@ def check_walk(
     for name, value in (("--walk", walk), ("--against", against)):
         if value and form != "html":
             raise CommandError(f"{name}: {form} cannot show it; write a page, such as look.html")
+
+
+def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None) -> None:
+    """Draw the model of a run, without a text, and print where."""
+    from regard.inspection import look_files
+
+    path = look_files.graph_path(out, format)
+
+    from regard.decoding import first_model
+    from regard.inspection import model_graph
+
+    print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
+
+
+def open_both(
+    run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
+) -> "tuple[Run, Run]":
+    """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
+    from regard.inspection import look_files
+
+    opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
+    folder = against if against is not None and look_files.is_run(against) else None
+    other = open_beside(opened, folder, checkpoint=checkpoint) or opened
+    if other.settings.task != opened.settings.task:
+        raise CommandError(
+            f"--against: {against} has the task {other.settings.task}, but {run} has {opened.settings.task}"
+        )
+    return opened, other
 
 
 def write_exhibits(

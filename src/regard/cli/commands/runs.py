@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.messages import fits_terminal, print_message, print_table, print_text
+from regard.cli.messages import print_message, print_table
 from regard.cli.options import flag_option
 from regard.errors import CommandError
 
@@ -45,8 +45,4 @@ def runs(
         (each.folder, each.kind, each.task, each.data, f"{each.step:,}", each.best_text, each.date[:10], each.size_text)
         for each in summaries
     ]
-    if not fits_terminal([columns, *rows]):  # eight columns are more than a narrow window holds
-        for run, kind, task, data, steps, best, date, size in rows:
-            print_text(f"{run}: {kind}, {task}, {data}; {steps} steps, {best}; {date}, {size}", indent=2)
-        return
     print_table(columns, rows)

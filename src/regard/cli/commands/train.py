@@ -26,9 +26,27 @@ from regard.training import TrainingSettings
 if TYPE_CHECKING:
     from regard.tasks import Settings
 
+ConfigArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="CONFIG", help="TOML configuration, yours or one that `regard configs` lists.", show_default=False
+    ),
+]
+SetOption = Annotated[
+    list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
+]
+FromOption = Annotated[
+    Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
+]
+CheckOption = Annotated[
+    bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
+]
 DryRunOption = Annotated[
     bool,
     flag_option("--dry-run", "Measure a few steps, print what would be trained, with its memory and time, and exit."),
+]
+AnywayOption = Annotated[
+    bool, flag_option("--anyway", "Train on data that are refused: shifted, copied, or with labels that are none.")
 ]
 EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
@@ -68,31 +86,18 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 @with_options("given", OPTIONS)
 def train(
     context: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CONFIG", help="TOML configuration, yours or one that `regard configs` lists.", show_default=False
-        ),
-    ] = None,
+    config: ConfigArgument = None,
     *,
     given: dict[str, Any],
-    settings: Annotated[
-        list[str] | None, text_option("Key of the configuration to set; may be repeated.", "--set", metavar="KEY=VALUE")
-    ] = None,
+    settings: SetOption = None,
     out: Annotated[Path | None, out_option("Run folder to write.", "RUN")] = None,
-    base: Annotated[
-        Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
-    ] = None,
+    base: FromOption = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
-    check: Annotated[
-        bool, flag_option("--check", "Check the configuration, and the data where they are there, and exit.")
-    ] = False,
+    check: CheckOption = False,
     dry_run: DryRunOption = False,
-    anyway: Annotated[
-        bool, flag_option("--anyway", "Train on data that are refused: shifted, copied, or with labels that are none.")
-    ] = False,
+    anyway: AnywayOption = False,
 ) -> None:
     """Train a model into a run folder.
 

@@ -26,6 +26,14 @@ MoreArgument = Annotated[
     ),
 ]
 AlignmentOption = Annotated[bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")]
+SplitOption = Annotated[
+    bool | None,
+    flag_option(
+        "--split/--no-split",
+        "Translate each sentence of a line by itself, so that none is left out and long lines are not truncated; "
+        "default: texts given as arguments or typed, not files and pipes.",
+    ),
+]
 CoverageOption = Annotated[
     bool | None,
     typer.Option(
@@ -33,6 +41,12 @@ CoverageOption = Annotated[
         help="Report source words that were perhaps not translated; default: for typed texts, not for files and pipes.",
         show_default=False,
     ),
+]
+PrefixesOption = Annotated[
+    str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
+]
+ReplaceUnknownOption = Annotated[
+    bool, flag_option("--replace-unknown", "Replace each unknown word with the source word it attended to most.")
 ]
 EXAMPLES = (
     'regard translate runs/en-de "A man rides a horse."',
@@ -52,22 +66,11 @@ def translate(
     scores: options.ScoresOption = False,
     alignment: AlignmentOption = False,
     as_json: options.JsonLinesOption = False,
-    split: Annotated[
-        bool | None,
-        flag_option(
-            "--split/--no-split",
-            "Translate each sentence of a line by itself, so that none is left out and long lines are not truncated; "
-            "default: texts given as arguments or typed, not files and pipes.",
-        ),
-    ] = None,
+    split: SplitOption = None,
     coverage: CoverageOption = None,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
-    prefixes: Annotated[
-        str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
-    ] = None,
-    replace_unknown: Annotated[
-        bool, flag_option("--replace-unknown", "Replace each unknown word with the source word it attended to most.")
-    ] = False,
+    prefixes: PrefixesOption = None,
+    replace_unknown: ReplaceUnknownOption = False,
     languages: dict[str, str | None],
     search: dict[str, Any],
     checkpoint: options.CheckpointOption = "best",
