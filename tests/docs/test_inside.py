@@ -63,17 +63,11 @@ def test_every_measure_was_taken_before(measure):
     assert set(BEFORE) == set(measure.MEASURES)
 
 
-def test_the_tree_is_read(measure):
-    found = measure.measure_tree()
+def test_the_counts_are_those_of_the_tree(measure):
+    page, found = (HOME / "house.md").read_text(encoding="utf-8"), measure.measure_tree()
     assert found["files"] > found["folders"] > 10
     assert found["median"] < found["longest"][1]
-
-
-def test_the_counts_are_those_of_the_tree(measure):
-    page = (HOME / "house.md").read_text(encoding="utf-8")
-    assert page == measure.with_counts(page, measure.measure_tree()), (
-        "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
-    )
+    assert page == measure.with_counts(page, found), "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
 
 
 def test_the_walks_lead_through_the_files_of_the_page(measure, walked):
