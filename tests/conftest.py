@@ -181,6 +181,17 @@ def furnish(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command's training draws no report, as dear as all else of a tiny one; for files that do not look at it."""
+    monkeypatch.setattr("regard.report.report", name_report)
+
+
+def name_report(out: Path, started: object) -> Path:
+    """In place of `regard.report.report`; another process may be given it by its name."""
+    return out / "report.html"
+
+
+@pytest.fixture
 def without_tf32() -> Iterator[None]:
     """Products and recurrent layers of float32 on a GPU are in float32.
 

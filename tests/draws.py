@@ -1,4 +1,4 @@
-"""The seed, and which test files draw numbers, by their text: `-m draws` finds them, and `make test-seeds` repeats them.
+"""The seed, and which test files draw numbers, by their text: `-m draws`, which `make test-seeds` repeats.
 
 A file draws if it, or a module of the tests that it imports, speaks of random numbers, of Hypothesis or of layers,
 whose parameters begin at random. That is more than the tests whose result can hang on a draw.

@@ -57,7 +57,7 @@ def imports(tree: ast.AST, package: list[str], checked: bool = False) -> Iterato
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from imports(ast.Module(node.body, []), package, True)
             yield from imports(ast.Module(node.orelse, []), package, checked)
-        else:
+        elif not isinstance(node, ast.expr):
             yield from imports(node, package, checked)
 
 
@@ -67,6 +67,7 @@ class House:
     def __init__(self, source: Path):
         self.source = source
         self.paths = {name_of(path.relative_to(source)): path for path in sorted(source.rglob("*.py"))}
+        self.imports = functools.cache(self.imports)
         self.tree = functools.cache(lambda name: ast.parse(self.paths[name].read_text(encoding="utf-8")))
         self.doors = {
             name: door_names(self.tree(name))

@@ -14,7 +14,8 @@ from regard.errors import ConfigError
 from regard.run import load
 from regard.tasks import TASKS, read_settings
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+# typer's own classes are not those it documents
+pytestmark = [pytest.mark.unchecked, pytest.mark.usefixtures("without_report")]
 CODE = """
 from dataclasses import replace
 

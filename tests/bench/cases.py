@@ -7,3 +7,8 @@ TINY = Sizes(vocabulary=27, size=16, heads=2, layers=1, hidden=24)
 
 ROWS, LENGTH = 5, 4
 SMALL = Sizes(vocabulary=50, size=16, heads=2, layers=1, hidden=32)
+DEMO = {
+    "data": {"builtin": "phrasebook", "pair": "en-de", "count": 300},
+    "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 24, "dropout": 0.0},
+    "training": {"steps": 4, "batch_tokens": 256, "validate_rows": 4, "seed": 1, "device": "cpu"},
+}

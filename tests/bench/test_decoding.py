@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from bench.cases import LENGTH, ROWS, TINY
+from bench.cases import DEMO, LENGTH, ROWS, TINY
 from forked import fork_for_spawn
 
 from regard.data import END, collate
@@ -14,12 +14,6 @@ from regard.errors import RegardError
 from regard.run import load
 from regard_bench import decoding, decoding_peers
 from regard_bench.decoding import DecoderProcess, time_decoder
-
-DEMO = {
-    "data": {"builtin": "phrasebook", "pair": "en-de", "count": 300},
-    "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 24, "dropout": 0.0},
-    "training": {"steps": 4, "batch_tokens": 256, "validate_rows": 4, "seed": 1, "device": "cpu"},
-}
 
 
 def test_batches_hold_all_sources_with_those_of_like_length_together():

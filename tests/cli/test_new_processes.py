@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from child import regard
 
 SCRIPT = str(Path(sys.executable).with_name("regard"))
 TESTS = Path(__file__).parents[1]
@@ -85,7 +86,7 @@ def test_a_command_starts(name, tmp_path):
     if name == "data":
         assert len((tmp_path / "corpus" / "train.source").read_text().splitlines()) == 3
     if name == "pack":
-        assert start(tmp_path, "classify", ["han.regard", "A good film.", *CPU]).returncode == 0
+        assert regard("classify", tmp_path / "han.regard", "A good film.", *CPU).status == 0
     if name == "look":
         assert "</html>" in (tmp_path / "look.html").read_text(encoding="utf-8")
 

@@ -12,7 +12,8 @@ from regard.data import CorpusSettings, DataSettings
 from regard.io import read_chunks
 from regard.run import load
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+# typer's own classes are not those it documents
+pytestmark = [pytest.mark.unchecked, pytest.mark.usefixtures("without_report")]
 TRAIN, TRANSLATE = Command("train"), Command("translate")
 SHORT = ("--steps", "1", "--batch-tokens", "256", "--device", "cpu", "--preset", "tiny", "--anyway")
 PAIRS = [(f"Grün {i}, „Haus“ {i % 7}", f'Green {i}; "house" {i % 7}') for i in range(80)]
@@ -34,11 +35,21 @@ def write_csv(path, rows, header=None, separator=",", encoding="utf-8"):
     return path
 
 
-def corpus_of(*arguments, name="run"):
+def corpus_of(*arguments):
     """The training pairs and held-out ones of a run."""
-    TRAIN.right(*arguments, *SHORT, "--out", name)
-    prepared = load(name).settings.row.load().prepare(load(name).settings)
+    TRAIN.right(*arguments, *SHORT, "--out", "run")
+    prepared = load("run").settings.row.load().prepare(load("run").settings)
     return sorted(prepared.valid_pairs), prepared.counts["pairs"]
+
+
+@pytest.fixture(scope="module")
+def corpus_of_tsv(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        return corpus_of("--pairs", "a.tsv")
 
 
 @pytest.mark.parametrize(
@@ -51,13 +62,11 @@ def corpus_of(*arguments, name="run"):
         ("a.csv", ("source", "target"), ";", "utf-16", False),
     ],
 )
-def test_pairs_in_csv_are_those_of_tsv(tmp_path, name, header, separator, encoding, swap):
-    plain = tmp_path / "a.tsv"
-    plain.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+def test_pairs_in_csv_are_those_of_tsv(corpus_of_tsv, tmp_path, name, header, separator, encoding, swap):
     rows = [row[::-1] for row in PAIRS] if swap else PAIRS
     path = write_csv(tmp_path / name, rows, header, separator, encoding)
     options = () if encoding.startswith("utf-8") else ("--encoding", encoding)
-    assert corpus_of("--pairs", path, *options) == corpus_of("--pairs", plain, name="other")
+    assert corpus_of("--pairs", path, *options) == corpus_of_tsv
 
 
 def test_documents_and_captions_in_csv(tmp_path):
@@ -112,11 +121,11 @@ def test_the_line_to_type_is_named_and_works(tmp_path, encoding):
     assert load("run").settings.data.encoding == encoding
     resumed = TRAIN.typed("--resume", "run", "--steps", "2")  # the run knows
     assert resumed.exit_code == 0, resumed.output
-    translated = TRANSLATE.typed("run", files[1], *option)
+    translated = TRANSLATE.typed("run", files[1], *option, "--longest", "4")
     assert len(translated.stdout.splitlines()) == 80
-    assert "--encoding" in TRANSLATE.typed("run", files[1]).stderr
-    for command, names in (("score", ("--source", "--target")), ("eval", ("--source", "--reference"))):
-        Command(command).right("run", names[0], files[1], names[1], files[3], *option)
+    assert "--encoding" in TRANSLATE.typed("run", files[1], "--longest", "4").stderr
+    Command("score").right("run", "--source", files[1], "--target", files[3], *option)
+    Command("eval").right("run", "--source", files[1], "--reference", files[3], *option, "--beam", "1")
 
 
 def test_an_encoding_that_is_none_is_refused(tmp_path):

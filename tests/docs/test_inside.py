@@ -1,6 +1,7 @@
 """The figures of `docs/inside/`: training is what it was, to the last bit, and takes the paths that are told."""
 
 import ast
+import functools
 import importlib.util
 import json
 import os
@@ -62,17 +63,11 @@ def test_every_measure_was_taken_before(measure):
     assert set(BEFORE) == set(measure.MEASURES)
 
 
-def test_the_tree_is_read(measure):
-    found = measure.measure_tree()
+def test_the_counts_are_those_of_the_tree(measure):
+    page, found = (HOME / "house.md").read_text(encoding="utf-8"), measure.measure_tree()
     assert found["files"] > found["folders"] > 10
     assert found["median"] < found["longest"][1]
-
-
-def test_the_counts_are_those_of_the_tree(measure):
-    page = (HOME / "house.md").read_text(encoding="utf-8")
-    assert page == measure.with_counts(page, measure.measure_tree()), (
-        "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
-    )
+    assert page == measure.with_counts(page, found), "run `PYTHONPATH=src .venv/bin/python docs/inside/measure.py page`"
 
 
 def test_the_walks_lead_through_the_files_of_the_page(measure, walked):
@@ -144,11 +139,16 @@ def test_a_new_name_is_there():
             wrong.append(name)
             continue
         path, rest = files[0]
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        known = {word for node in nodes for word in (getattr(node, "name", None), getattr(node, "id", None))}
-        known |= {getattr(node, "attr", None) for node in nodes} | {getattr(node, "arg", None) for node in nodes}
-        wrong += [name] * (not set(rest) <= known)
+        if rest and not set(rest) <= known_in(path):
+            wrong.append(name)
     assert wrong == []
+
+
+@functools.cache
+def known_in(path):
+    """What a file defines, or speaks of."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {getattr(node, kind, None) for node in nodes for kind in ("name", "id", "attr", "arg")}
 
 
 def test_where_each_thing_is():

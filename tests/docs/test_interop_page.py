@@ -20,6 +20,7 @@ SHORT = {"train": ["--steps", "2", "--set", "training.threads=1", "--quiet"], "t
 SHORT |= {"eval": ["--beam", "1"]}
 
 
+@pytest.mark.usefixtures("without_report")
 def test_the_page_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))

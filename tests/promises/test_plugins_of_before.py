@@ -3,9 +3,12 @@
 import re
 import subprocess
 import sys
+import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
+from child import regard
 
 PAGES = Path(__file__).with_name("plugins_of_before")
 FILE = re.compile(r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -18,14 +21,14 @@ SETTINGS += ["training.metric=length", "training.steps=2", "training.device=cpu"
 def desk(tmp_path):
     """An empty folder, and what runs a command in it."""
 
-    def run(*words: str, **how) -> subprocess.CompletedProcess[str]:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "always", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240, **how)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240)
 
     return tmp_path, run
 
 
-def test_kinds_tasks_corpora_and_metrics(desk):
+def test_kinds_tasks_corpora_and_metrics(desk, monkeypatch):
     folder, run = desk
     words = []
     for name, code in FILE.findall((PAGES / "plugins.md").read_text(encoding="utf-8")):
@@ -34,9 +37,11 @@ def test_kinds_tasks_corpora_and_metrics(desk):
     assert len(words) == 6
     settings = [each for setting in SETTINGS for each in ("--set", setting)]
     run("-m", "regard", "train", "--out", "run", *settings, *words)
-    translated = run("-m", "regard", "translate", "run", "--alignment", *words, input="a b\n")
-    assert translated.stdout.count("\t") == 1
-    run("-m", "regard", "data", "mirrors", "--out", "data", *words)
+    monkeypatch.chdir(folder)
+    always = partial(warnings.simplefilter, "always")
+    translated = regard("translate", "run", "--alignment", *words, stdin=b"a b\n", before=always)
+    assert (translated.status, translated.stdout.count("\t")) == (0, 1), translated.stderr
+    assert regard("data", "mirrors", "--out", "data", *words, before=always).status == 0
     assert len((folder / "data" / "train.source").read_text().splitlines()) > 100
 
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 import tomli_w
+from child import regard
 from tiny import free_port, table
 
 from regard.training import Checkpoints, read_checkpoint
@@ -17,7 +18,10 @@ MAIN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from regard.cli.program import main
-main()
+"""
+SMALL = """
+from regard_corpora import demo
+demo.PAIRS = 400
 """
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 if hasattr(signal, "SIGHUP"):
@@ -26,7 +30,7 @@ else:
     pytest.skip("signals of POSIX", allow_module_level=True)
 
 
-def started(folder, *words, program=("-c", MAIN), **environment):
+def started(folder, *words, program=("-c", f"{MAIN}main()"), **environment):
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "REGARD_CACHE": str(folder / "cache"), **environment}
     process = subprocess.Popen([sys.executable, *program, *words], stderr=subprocess.PIPE, text=True, env=quiet)
     STARTED.append(process)
@@ -81,10 +85,11 @@ def test_train_saves_and_ends_with_the_signals_status(tmp_path, number):
     assert read_checkpoint(Checkpoints(run).last()).step > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW)])
-def test_the_demonstration_too(tmp_path, number):
+@pytest.mark.parametrize(("number", "corpus"), [(signal.SIGINT, SMALL), pytest.param(signal.SIGTERM, "", marks=SLOW)])
+def test_the_demonstration_too(tmp_path, number, corpus):
     run = tmp_path / "demo"
-    status, said = stopped(started(tmp_path, "demo", "--out", str(run)), run, number)
+    process = started(tmp_path, "demo", "--out", str(run), program=("-c", f"{MAIN}{corpus}main()"))
+    status, said = stopped(process, run, number)
     assert status == STATUS[number], said
     assert f"regard train --resume {run}" in said
     assert read_checkpoint(Checkpoints(run).last()).step > 0
@@ -101,9 +106,8 @@ def test_the_demonstration_too(tmp_path, number):
     ],
 )
 def test_an_end_of_its_own_is_a_success(tmp_path, training, end):
-    process = started(tmp_path, "train", configuration(tmp_path, **training), "--out", str(tmp_path / "run"))
-    _, said = process.communicate(timeout=120)
-    assert (process.returncode, end in said) == (0, True), said
+    ended = regard("train", configuration(tmp_path, **training), "--out", tmp_path / "run")
+    assert (ended.status, end in ended.stderr) == (0, True), ended.stderr
 
 
 @pytest.mark.slow

@@ -3,9 +3,12 @@
 import json
 import shlex
 
+import pytest
 import tomli_w
 from cli.typing_in import Command
 from tiny import table
+
+pytestmark = pytest.mark.usefixtures("without_report")
 
 COMMAND = Command("show")
 typed, right, refused = COMMAND.typed, COMMAND.right, COMMAND.refused

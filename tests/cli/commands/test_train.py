@@ -15,6 +15,8 @@ from regard.cli.program import app
 from regard.data import DataSettings
 from regard.training import Checkpoints
 
+pytestmark = pytest.mark.usefixtures("without_report")
+
 COMMAND = Command("train")
 typed, right, refused = COMMAND.typed, COMMAND.right, COMMAND.refused
 
