@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.data import END, PAD, START
-from regard.decoding.batches import Ensemble
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import search

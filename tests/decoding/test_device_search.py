@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from regard.data import END
 from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions, to_bfloat16
+from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
-from regard.decoding.scoring import output_limit, tokens_of
+from regard.decoding.scoring import tokens_of
 from regard.decoding.sentence_search import StepSearch, search
 from regard.models import build, read_model_config
 

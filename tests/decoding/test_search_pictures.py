@@ -9,9 +9,11 @@ from decoding.cases import every_target
 from models.pictured import CASES, captioner, pictures
 
 from regard.data import END, PAD, START
-from regard.decoding.batches import Ensemble, search_pictures
+from regard.decoding.batches import search_pictures
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.limits import CAPTION
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.scoring import CAPTION, length_penalty
+from regard.decoding.scoring import length_penalty
 from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
 from regard.models import Pictures, Tokens

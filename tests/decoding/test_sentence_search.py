@@ -26,7 +26,8 @@ from torch import nn
 
 from regard.attention import cache, watch
 from regard.data import END, PAD, START, collate
-from regard.decoding.batches import Ensemble, score_pairs
+from regard.decoding.batches import score_pairs
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty, tokens_of
 from regard.decoding.sentence_search import THREADED, random_numbers, sample_tokens, search

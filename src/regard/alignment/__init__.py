@@ -11,7 +11,8 @@ from regard.door import door
 
 if TYPE_CHECKING:
     from regard.alignment import dependencies, extraction, selection
-    from regard.alignment.extraction import METHODS, AlignmentSettings, flip_links, symmetrise
+    from regard.alignment.extraction import AlignmentSettings
+    from regard.alignment.symmetrisation import METHODS, flip_links, symmetrise
 
 __all__ = [
     "AlignmentSettings",

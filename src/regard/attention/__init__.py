@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from regard.attention.block import Block, MixingBlock, Residual, Stack
     from regard.attention.blocks import Decoder, Encoder, ModelPlan, plan_calls, stack_features
     from regard.attention.cache import Cache, Prepared, State, buffers
-    from regard.attention.call_records import Attentive, Look, watch
+    from regard.attention.call_records import watch
     from regard.attention.checks import check_positive
     from regard.attention.fused_stack import MAX_KEYS
     from regard.attention.grid import GridAttention, GridSelfAttention
     from regard.attention.heads import Heads, PerHead, ProjectionRows, SlicedProjection, parse_arguments
+    from regard.attention.look import Attentive, Look
     from regard.attention.positions import FIRST, Embedded, Rotary, Sines, Sinusoidal, Sinusoidal2D, sinusoids
     from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
     from regard.attention.span import (

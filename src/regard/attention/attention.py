@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache, Prepared, empty_cache
-from regard.attention.call_records import Attentive, Look
 from regard.attention.checks import (
     check_alike,
     check_dropout,
@@ -24,6 +23,7 @@ from regard.attention.checks import (
     check_shapes,
     check_type,
 )
+from regard.attention.look import Attentive, Look
 from regard.attention.score import Score, check_location, compare_from
 from regard.attention.span import (
     Causal,

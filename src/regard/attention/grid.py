@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.cache import Prepared
-from regard.attention.call_records import Attentive, Look
 from regard.attention.checks import check_positive, check_type
+from regard.attention.look import Attentive, Look
 from regard.attention.score import Dot
 from regard.attention.span import Span
 from regard.errors import ArgumentError, ShapeError

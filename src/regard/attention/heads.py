@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.cache import BeamIndexCache, Cache, Prepared, SharedBeamCache, empty_cache
-from regard.attention.call_records import Attentive, Look
 from regard.attention.checks import check_alike, check_parameters, check_positive
+from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, position_index
 from regard.attention.score import Dot, Score, compare_from
 from regard.attention.span import Mask, Shared, Span, Start

@@ -12,20 +12,13 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.decoding import batches
     from regard.decoding import translate_file as file_translation
-    from regard.decoding.batches import Ensemble, first_model, host_features
+    from regard.decoding.batches import host_features
     from regard.decoding.device_search import Hypotheses, to_bfloat16
+    from regard.decoding.ensemble import Ensemble, first_model
+    from regard.decoding.limits import ROOM, check_prefix, output_limit
     from regard.decoding.options import GREEDY, Candidate, Options, Output, SearchResult, check_outputs
     from regard.decoding.replay import WRITES, BurstSearch, HostCopy, Replay, length_class
-    from regard.decoding.scoring import (
-        ROOM,
-        check_finite,
-        check_prefix,
-        documents_of,
-        length_penalty,
-        output_limit,
-        source_of,
-        tokens_of,
-    )
+    from regard.decoding.scoring import check_finite, documents_of, length_penalty, source_of, tokens_of
     from regard.decoding.sentence_search import (
         SentenceSearch,
         StepSearch,

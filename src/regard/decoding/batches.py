@@ -1,4 +1,4 @@
-"""Searching, scoring and labelling many inputs in batches, by a model or an ensemble of several.
+"""Searching, scoring and labelling many inputs in batches.
 
 Results come in the order given. Sentences and documents of like length go together, so that little is padded; pictures
 come a few at a time.
@@ -9,24 +9,24 @@ come a few at a time.
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, UInt8
-from torch import Tensor, nn
+from jaxtyping import Float, UInt8
+from torch import Tensor
 
-from regard.attention import State
 from regard.data import PAD, Batch, collate
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.limits import select_prefixes
 from regard.decoding.options import Options, Output, SearchResult
 from regard.decoding.replay import Replay
-from regard.decoding.scoring import check_finite, select_prefixes, source_of, tokens_of
+from regard.decoding.scoring import check_finite, source_of, tokens_of
 from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
 from regard.kernels import pack_weights, table
-from regard.models import Memory, Model, Pictures, Source, Tokens
+from regard.models import Model, Pictures, Source, Tokens
 
 BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
 FEW = 32  # sentences: for fewer a graph is not worth its capture
@@ -236,68 +236,3 @@ def log_probs(model: Model, batch: Batch) -> Float[Tensor, "b n"]:
     logits = model.output(hidden)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     return -F.cross_entropy(logits.transpose(1, 2), batch.target[:, 1:], reduction="none")
-
-
-# ---- several models
-
-
-@dataclass(frozen=True, eq=False)
-class Memories(Memory):
-    """The memory of each model; to others it looks like the first one's, and holds the rest."""
-
-    each: tuple[Memory, ...] = ()
-
-
-class Ensemble(Model):
-    """Models of any kinds that share a vocabulary, searched as one: its probabilities are the mean of theirs."""
-
-    def __init__(self, models: Sequence[Model]):
-        super().__init__()
-        if not models:
-            raise ArgumentError("models: none given, expected at least one")
-        self.models, self.each = nn.ModuleList(models), list(models)
-        limits = [model.limit for model in models if model.limit is not None]
-        self.limit = min(limits, default=None)
-
-    def encode(self, source: Source) -> Memories:
-        """Encode the source with each of the models."""
-        each = tuple(model.encode(source) for model in self.each)
-        return Memories(each[0].states, each[0].span, each=each)
-
-    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Start all models; one state holds the parts of each, under its model's number."""
-        assert isinstance(memory, Memories)
-        sentence: dict[str, Any] = {}
-        row: dict[str, Any] = {}
-        for i, (model, own) in enumerate(zip(self.each, memory.each, strict=True)):
-            state = model.start(own, rows, size, coverage)
-            sentence |= {f"{i}.{name}": part for name, part in state.sentence.items()}
-            row |= {f"{i}.{name}": part for name, part in state.row.items()}
-        if all(f"{i}.coverage" in row for i in range(len(self.each))):
-            row["coverage"] = torch.zeros_like(row["0.coverage"])
-        return State(sentence, row, rows)
-
-    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Take a step, and return the logarithm of the models' mean probability."""
-        scores = []
-        for i, model in enumerate(self.each):
-            logits, _ = model.step(tokens, self.part(state, i))
-            scores.append((logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1))
-        if state.coverage is not None:
-            coverages = [state.row[f"{i}.coverage"] for i in range(len(self.each))]
-            state.coverage.copy_(torch.stack(coverages).mean(0))
-        return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state
-
-    def part(self, state: State, number: int) -> State:
-        """Return the state of one model: the same tensors, which it writes in place."""
-        mine = f"{number}."
-        return State(
-            {name.removeprefix(mine): part for name, part in state.sentence.items() if name.startswith(mine)},
-            {name.removeprefix(mine): part for name, part in state.row.items() if name.startswith(mine)},
-            state.rows,
-        )
-
-
-def first_model(model: Model) -> Model:
-    """Return the model whose attention is read: the first of an ensemble, or the model itself."""
-    return model.each[0] if isinstance(model, Ensemble) else model

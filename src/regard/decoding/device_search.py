@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
+from regard.decoding.limits import FREE
 from regard.decoding.options import Options, Output, SearchResult
-from regard.decoding.scoring import FREE, add_log_probs, candidate_count, is_settled, length_penalty
+from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
 from regard.kernels import top_tokens
 from regard.models import Memory, Model
 

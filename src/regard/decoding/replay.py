@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from regard.attention import buffers
 from regard.data import PAD, UNKNOWN
 from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions, to_bfloat16
+from regard.decoding.limits import FREE, Constraints, check_prefixes, output_limit, select_prefixes
 from regard.decoding.options import Options, Output, SearchResult, check_outputs
-from regard.decoding.scoring import FREE, Constraints, check_prefixes, output_limit, select_prefixes, tokens_of
+from regard.decoding.scoring import tokens_of
 from regard.machine import memory as machine_memory
 from regard.machine import pause_garbage_collection
 from regard.models import Model, Tokens

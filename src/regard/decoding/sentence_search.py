@@ -42,20 +42,16 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention import Cache
 from regard.data import END, PAD, START
+from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
 from regard.decoding.options import Candidate, Options, Output, SearchResult, check_outputs
 from regard.decoding.scoring import (
-    Constraints,
     add_log_probs,
     candidate_count,
     check_finite,
-    check_memory,
-    check_prefixes,
     coverage_penalty,
     is_settled,
     length_penalty,
     log_sum,
-    output_limits,
-    row_bytes,
     top_tokens,
 )
 from regard.errors import ArgumentError

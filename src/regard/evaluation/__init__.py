@@ -15,20 +15,17 @@ if TYPE_CHECKING:
     from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
     from regard.evaluation.evaluation import (
         FEW,
-        Comparison,
         Evaluation,
         Items,
         Lengths,
-        compare_outputs,
-        conclusion,
         evaluate,
-        paired_bootstrap,
         read_items,
         read_texts,
         score_by_length,
     )
     from regard.evaluation.labels import measure_labels
     from regard.evaluation.metric import METRICS, Reference, Score, choose_metrics, finite, measure, metric_names
+    from regard.evaluation.significance import Comparison, compare_outputs, conclusion, paired_bootstrap
 
 __all__ = [
     "Comparison",
