@@ -271,8 +271,10 @@ class Attention(Attentive):
         """Return the call that is served, and the sequences that had to be padded for it: its context is unpadded."""
         if type(span) is Shared and self.span is None:
             packed, rest = span.packed, span.rest
+        elif span is None and self.span is None:
+            packed, rest = None, []
         else:
-            span = None if span is None and self.span is None else join(self.span, span)
+            span = join(self.span, span)
             packed, rest = split_packed(span)
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):

@@ -41,7 +41,7 @@ def projection_loss(
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     device, training = hidden.device.type, torch.is_grad_enabled()
     narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    if has_kernel(device, narrow):
+    if hidden.is_cuda and has_kernel(device, narrow):
         from regard.kernels.triton import projection_loss as triton
 
         total, plain = triton.ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training, narrow)
