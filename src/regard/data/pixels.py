@@ -16,6 +16,7 @@ nothing is read to find it again, and the same pictures copied elsewhere are sti
 """
 
 # b pictures · s side of a picture
+import contextlib
 import functools
 import hashlib
 import json
@@ -217,30 +218,22 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
         count += 1
     rest = (time.monotonic() - started) * (len(pieces) - count)
     if workers > 1 and rest > WORTH:
-        for decoded in decode_in_processes(pieces[count:], workers):
-            yield from decoded
-            count += 1
+        import multiprocessing
+        from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+
+        # Not forked: a process with torch's threads in it cannot be.
+        pool = ProcessPoolExecutor(min(workers, len(pieces) - count), multiprocessing.get_context("spawn"))
+        # One may be killed for its memory, or run a script that cannot be imported by another process.
+        with contextlib.suppress(BrokenProcessPool), pool:
+            ahead = 2 * workers  # a few, so that what is decoded does not fill the memory
+            waiting = [pool.submit(decode_piece, *piece) for piece in pieces[count : count + ahead]]
+            while waiting:
+                decoded = waiting.pop(0).result()
+                waiting += [pool.submit(decode_piece, *piece) for piece in pieces[count + ahead : count + ahead + 1]]
+                yield from decoded
+                count += 1
     for piece in pieces[count:]:
         yield from decode_piece(*piece)
-
-
-def decode_in_processes(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
-    """Decode pieces in other processes, as many as they could."""
-    import multiprocessing
-    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-
-    try:
-        # Not forked: a process with torch's threads in it cannot be.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(pieces)), context) as pool:
-            waiting = [pool.submit(decode_piece, *piece) for piece in pieces[: 2 * workers]]
-            for i in range(len(pieces)):  # a few ahead, so that what is decoded does not fill the memory
-                result = waiting.pop(0).result()
-                if i + 2 * workers < len(pieces):
-                    waiting.append(pool.submit(decode_piece, *pieces[i + 2 * workers]))
-                yield result
-    except BrokenProcessPool:  # killed for its memory, or a script that cannot be imported by another process
-        return
 
 
 def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:

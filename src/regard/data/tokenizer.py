@@ -133,21 +133,17 @@ class Tokenizer:
         if len(cache) + len(missing) > self.remembered:  # another thread may still read the old one
             cache, missing = {}, sorted(words)
             self.cache = cache
-        encoded = self.encode_words(missing)
+        encoded: dict[str, list[int]] = {}
+        if self.finder is not None:  # words that were added; all others are the library's
+            whole = [word for word in missing if not any(tag in word for tag in self.tags.values())]  # a tag splits one
+            ours = ((word, self.finder.encode(self.normalise(word))) for word in whole)
+            encoded = {word: ids for word, ids in ours if ids is not None}
+        others = [word for word in missing if word not in encoded]
+        encoded |= zip(others, self.encode_threaded(others), strict=True)
         cache.update((word, ids) for word, ids in encoded.items() if len(word) <= SHORT)
         if any(len(word) > SHORT for word in missing):
             cache = {**cache, **encoded}  # for this once
         return [[i for word in row for i in cache[word]] for row in split]
-
-    def encode_words(self, words: Sequence[str]) -> dict[str, list[int]]:
-        """Encode words one by one: those that were added, and all others with the library."""
-        encoded: dict[str, list[int]] = {}
-        if self.finder is not None:
-            whole = [word for word in words if not any(tag in word for tag in self.tags.values())]  # a tag splits one
-            ours = ((word, self.finder.encode(self.normalise(word))) for word in whole)
-            encoded = {word: ids for word, ids in ours if ids is not None}
-        others = [word for word in words if word not in encoded]
-        return {**encoded, **dict(zip(others, self.encode_threaded(others), strict=True))}
 
     def encode_rest(self, text: str) -> list[int]:
         """Encode what follows an added word: as the library does, but without the mark of a word's start."""
