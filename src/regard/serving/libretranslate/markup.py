@@ -397,11 +397,6 @@ class TextBuilder:
         self.joined = False  # neither a word nor a space since the last point
         self.stack = [OpenElement(Token("block", ""))]
 
-    def add(self, text: str) -> None:
-        """Add characters."""
-        self.parts.append(text)
-        self.length += len(text)
-
     def read(self, token: Token) -> None:
         """Take in the next token."""
         if token.kind == "text":
@@ -429,11 +424,13 @@ class TextBuilder:
         # "Type <code>ls</code>." is read as "Type."
         glued = self.joined and core[0] in CLOSING
         if self.space and self.length and not glued:
-            self.add(" ")
+            self.parts.append(" ")
+            self.length += 1
         for each in self.stack:
             if each.first is None:
                 each.first = self.length
-        self.add(core)
+        self.parts.append(core)
+        self.length += len(core)
         self.space = text.endswith(" ")
         self.joined = False
 
