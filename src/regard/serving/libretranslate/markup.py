@@ -189,8 +189,9 @@ class Tokenizer:
         """Read `<noscript>` as a whole: text where scripts run, and markup where they do not."""
         close = CLOSES["noscript"].search(self.text, start)
         tag = close and TAG.match(self.text, close.start())
-        if tag is None or any(each.kind == "tail" for each in tokenise(self.text[start : tag.start()])):
-            return False
+        inner = tokenise(self.text[start : tag.start()]) if tag is not None else []
+        if tag is None or any(each.kind == "tail" or each.name in ("select", "template") for each in inner):
+            return False  # what is opened in it may stay open
         self.add("block", tag.end(), "noscript")
         return True
 
