@@ -94,8 +94,6 @@ def adapt(path: str, error: Exception) -> ApiError:
     """Return the answer to an error, in the form of the protocol that a path belongs to."""
     if not is_protocol_path(path):
         return error_of(error) or ApiError(500, "internal", FAULT)
-    if isinstance(error, ProtocolError):
-        return error
     if isinstance(error, HTTPException):
         return ProtocolError(error.status_code, str(error.detail), error.headers)
     known = error_of(error)
@@ -105,8 +103,7 @@ def adapt(path: str, error: Exception) -> ApiError:
         if "missing" in str(known):
             return ProtocolError(400, "Please send an API key as api_key; the operator of this server has them")
         return ProtocolError(403, "Invalid API key")
-    headers = {name: value for name, value in known.headers.items() if name.lower() != "www-authenticate"}
-    return ProtocolError(400 if known.status == 422 else known.status, str(known), headers)
+    return ProtocolError(400 if known.status == 422 else known.status, str(known), known.headers)
 
 
 def respond(path: str, error: Exception) -> JSONResponse:

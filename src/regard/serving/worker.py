@@ -118,6 +118,16 @@ class CallOutcome(NamedTuple):
     seconds: float
 
 
+def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
+    """Call a function with a run; an error of it is an outcome like another, and nothing of it stays in the loop."""
+    start, value, error = time.perf_counter(), None, None
+    try:
+        value = function(run)
+    except Exception as caught:
+        error = caught
+    return CallOutcome(value, error, time.perf_counter() - start)
+
+
 def take_turns(
     run: Run,
     engine: Engine,
@@ -132,12 +142,7 @@ def take_turns(
         if order.jobs:
             engine.add(order.jobs)
         if order.call is not None:
-            start, value, error = time.perf_counter(), None, None
-            try:
-                value = order.call(run)
-            except Exception as caught:  # an outcome like another
-                error = caught
-            report((), (), CallOutcome(value, error, time.perf_counter() - start), 0.0)
+            report((), (), call_with(run, order.call), 0.0)
         updates: Sequence[Update] = ()
         if engine.active:
             start = time.perf_counter()

@@ -53,6 +53,7 @@ def kinds(text):
         ("<svg><p>x</svg>", [("tail", "<svg><p>x</svg>")]),
         ("<noscript><p title='</noscript><img>'>", [("tail", "<noscript><p title='</noscript><img>'>")]),
         ("<noscript><p>x</noscript>y", [("block", "noscript"), ("text", "y")]),
+        ("<noscript><select></noscript><title><b>", [("tail", "<noscript><select></noscript><title><b>")]),
         ("<select><style>x</style>", [("start", "select"), ("tail", "<style>x</style>")]),
         ("<plaintext><b>", [("tail", "<plaintext><b>")]),
     ],

@@ -189,8 +189,9 @@ class Tokenizer:
         """Read `<noscript>` as a whole: text where scripts run, and markup where they do not."""
         close = CLOSES["noscript"].search(self.text, start)
         tag = close and TAG.match(self.text, close.start())
-        if tag is None or any(each.kind == "tail" for each in tokenise(self.text[start : tag.start()])):
-            return False
+        inner = tokenise(self.text[start : tag.start()]) if tag is not None else []
+        if tag is None or any(each.kind == "tail" or each.name in ("select", "template") for each in inner):
+            return False  # what is opened in it may stay open
         self.add("block", tag.end(), "noscript")
         return True
 
@@ -397,11 +398,6 @@ class TextBuilder:
         self.joined = False  # neither a word nor a space since the last point
         self.stack = [OpenElement(Token("block", ""))]
 
-    def add(self, text: str) -> None:
-        """Add characters."""
-        self.parts.append(text)
-        self.length += len(text)
-
     def read(self, token: Token) -> None:
         """Take in the next token."""
         if token.kind == "text":
@@ -429,11 +425,13 @@ class TextBuilder:
         # "Type <code>ls</code>." is read as "Type."
         glued = self.joined and core[0] in CLOSING
         if self.space and self.length and not glued:
-            self.add(" ")
+            self.parts.append(" ")
+            self.length += 1
         for each in self.stack:
             if each.first is None:
                 each.first = self.length
-        self.add(core)
+        self.parts.append(core)
+        self.length += len(core)
         self.space = text.endswith(" ")
         self.joined = False
 

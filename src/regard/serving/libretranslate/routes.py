@@ -227,7 +227,14 @@ class Routes:
             ):
                 fields |= read_json(body)
             else:
-                fields |= read_form(body)
+                try:
+                    pairs = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
+                except ValueError:
+                    problem = "Invalid request: the body is neither JSON nor a form in UTF-8"
+                    raise ProtocolError(400, problem) from None
+                for name, values in pairs.items():  # a field that is given several times is a list
+                    several = [value.replace("\r\n", "\n") for value in values]  # a form's ends of lines
+                    fields[name] = several if len(several) > 1 else several[0]
         key = fields.get("api_key")
         ring = getattr(request.state, "keys", None)
         if ring is not None:  # no header has a key
@@ -496,18 +503,7 @@ def clean_name(name: str) -> str:
     return cleaned[-100:] or "file"
 
 
-# ---- forms and schemas
-
-
-def read_form(body: bytes) -> dict[str, Any]:
-    """Read a form; a field that is given several times is a list."""
-    try:
-        pairs = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
-    except ValueError:
-        raise ProtocolError(400, "Invalid request: the body is neither JSON nor a form in UTF-8") from None
-    # A form has two characters for each end of a line.
-    fields = {name: [value.replace("\r\n", "\n") for value in values] for name, values in pairs.items()}
-    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
+# ---- schemas
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:

@@ -241,18 +241,14 @@ class Siblings:
             start = there.first + element.first - first
             part = Range(start, start + element.last - element.first)
             same = target[there.first : there.last] == source[first:last]
-            if same and self.range.first <= part.first and part.last <= self.range.last and not self.touches(part):
+            at = bisect_left(self.taken, part)
+            near = self.taken[max(0, at - 1) : at + 1]  # those that may have a character of it
+            apart = all(max(each.first, part.first) >= min(each.last, part.last) for each in near)
+            if same and apart and self.range.first <= part.first and part.last <= self.range.last:
                 if (at := bisect_left(self.free, number)) < len(self.free) and self.free[at] == number:
                     del self.free[at]
                 return part
         return None
-
-    def touches(self, part: Range) -> bool:
-        """Return whether a range has a character of one that is taken."""
-        at = bisect_left(self.taken, part)
-        return any(
-            max(each.first, part.first) < min(each.last, part.last) for each in self.taken[max(0, at - 1) : at + 1]
-        )
 
     def leave(self, at: int) -> int:
         """Move a place out of the range that it is inside, to the nearer end."""
