@@ -7,7 +7,7 @@ from interop.random_models import TOKENIZERS
 
 import regard
 from regard.data import END, START, Tokenizers, train
-from regard.decoding import GREEDY, batches
+from regard.decoding import GREEDY, Output, SearchResult, batches
 from regard.errors import DataError, VerificationError
 from regard.interop import export as module
 from regard.interop.export import draw_pieces, find_sentences, is_tie, verify
@@ -23,6 +23,14 @@ class Copy:
     outputs: dict[int, list[int]] = field(default_factory=dict)  # others than the run's
     shift: float = 0.0  # of all log-probabilities
     versions: dict[str, str] = field(default_factory=lambda: {"copy": "1"})
+
+    @property
+    def engine(self):
+        return self
+
+    def search(self, sources, options, *, prefixes):
+        assert options == GREEDY
+        return [SearchResult([Output(tokens, 0.0, 0.0, True)]) for tokens in self.decode(sources, prefixes)]
 
     def decode(self, sources, prefixes):
         found = self.run.engine.search(sources, GREEDY, prefixes=prefixes)

@@ -23,14 +23,14 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from regard import __version__
 from regard.config import read, show_value
 from regard.data import UNKNOWN, Tokenizer, Tokenizers, cached_valid_pairs, special_pieces
-from regard.decoding import GREEDY, batches
+from regard.decoding import GREEDY
 from regard.errors import CheckpointError, CommandError, ConfigError, DataError, VerificationError
 from regard.evaluation import text_scores
 from regard.interop.formats import (
@@ -186,22 +186,12 @@ def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | 
         raise VerificationError(before + str(error).replace(str(folder), str(out))) from error
 
 
-@dataclass(frozen=True, eq=False)
-class Opened:
+class Opened(NamedTuple):
     """What verification asks of an exported folder that was opened."""
 
     engine: Any  # searches and scores
     exact: bool  # its weights are those of the run, in float32
     versions: Mapping[str, str]  # of what decodes it, by name
-
-    def decode(self, sources: list[list[int]], prefixes: list[list[int]] | None) -> list[list[int]]:
-        """Search greedily, with the limits that Regard has; outputs begin with the prefixes, where there are some."""
-        return [result.outputs[0].tokens for result in self.engine.search(sources, GREEDY, prefixes=prefixes)]
-
-    def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
-        """Score each target given its source: the log-probability of every token, END last."""
-        scored: list[batches.Scored] = self.engine.score(sources, targets)
-        return scored
 
 
 @dataclass(frozen=True)
@@ -228,8 +218,10 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
         difference = compare_scores(run, opened, sentences.sources, sentences.targets)
         return Verification(**about, log_prob_difference=difference)
     prefixes = translate.prefixes_of(run, len(sentences.sources))
-    results = run.engine.search(sentences.sources, GREEDY, prefixes=prefixes)
-    outputs, others = [result.outputs[0].tokens for result in results], opened.decode(sentences.sources, prefixes)
+    outputs, others = (
+        [result.outputs[0].tokens for result in engine.search(sentences.sources, GREEDY, prefixes=prefixes)]
+        for engine in (run.engine, opened.engine)
+    )
     if opened.exact:
         ties = compare_outputs(run, sentences, outputs, others)
         difference = compare_scores(run, opened, sentences.sources, outputs)
@@ -288,7 +280,7 @@ def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[in
 
 def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> float:
     """Compare the log-probabilities of every token; return the largest difference, or of rounded weights the mean."""
-    mine, others = run.engine.score(sources, targets), opened.score(sources, targets)
+    mine, others = (engine.score(sources, targets) for engine in (run.engine, opened.engine))
     gaps = [  # of unlikely tokens in proportion
         [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
         for one, two in zip(mine, others, strict=True)

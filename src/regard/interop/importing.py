@@ -5,7 +5,7 @@
 
 The run is like one that was trained here, at step 0: every command takes it, and `train --from` begins with it. The
 checkpoint's manifest names the format and the folder, the hash of every file that was read, and what its configuration
-says beside the sizes of the model, so that an export says it, too. The way to the folder stands in the run's
+says beside the sizes of the model, so that an export says it, too. The path of the folder stands in the run's
 imported.json, which no pack takes along. An export is compared with that folder as long as it is there and holds the
 same files.
 """
