@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 import torch
-from bench.cases import DEMO, LENGTH, ROWS, TINY
+from bench.cases import DEMO, LENGTH, ROWS, TINY, Here
 from forked import fork_for_spawn
 
 from regard.data import END, collate
 from regard.errors import RegardError
 from regard.run import load
 from regard_bench import decoding, decoding_peers
-from regard_bench.decoding import DecoderProcess, time_decoder
+from regard_bench.decoding import DecoderProcess
 
 
 def test_batches_hold_all_sources_with_those_of_like_length_together():
@@ -80,19 +80,6 @@ class Echo(decoding_peers.RegardDecoder):
 
     def __call__(self, given, beam):
         self.beam = beam
-
-
-class Here:
-    """A system in this process."""
-
-    def __init__(self, make, ours):
-        self.decoder = make()
-
-    def time_batches(self, batches, beam):
-        return time_decoder(self.decoder, batches, beam)
-
-    def end(self):
-        pass
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from bench.cases import DEMO, LENGTH, ROWS, SMALL, TINY
+from bench.cases import DEMO, LENGTH, ROWS, SMALL, TINY, Here
 from forked import fork_for_spawn
 
 from regard.errors import RegardError
@@ -117,6 +117,7 @@ def test_a_bench_skips_a_peer_that_is_installed_by_half(bench, half, monkeypatch
     monkeypatch.setattr(decoding, "PACKAGES", dict.fromkeys(decoding.PACKAGES, "joeynmt"))
     monkeypatch.setattr(training, "PACKAGES", dict.fromkeys(training.PACKAGES, "joeynmt"))
     if bench == "decoding":
+        monkeypatch.setattr(decoding, "DecoderProcess", Here)  # test_decoding.py starts processes
         results = list(decoding.run(rounds=1, sizes=TINY, rows=ROWS, length=LENGTH, demo=DEMO))
     else:
         monkeypatch.setattr(training, "PAIRS", 300)
