@@ -312,7 +312,7 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     local = [
         f"local-{'m' if isinstance(each, Monotonic) else 'p'}, D = {each.radius}" for each in windows(inner.span, span)
     ]
-    score = inner.score.first_score if isinstance(inner.score, PerHead) else inner.score
+    score = inner.score.head_scores[0] if isinstance(inner.score, PerHead) else inner.score
     words = next((words for kind, words in SCORES.items() if isinstance(score, kind)), type(score).__name__)
     if isinstance(score, Dot):
         words = "scaled dot product q·k/√d" if score.scaled else "dot product q·k"
