@@ -20,7 +20,7 @@ CODES = {"marian": ">>gsw<<", "nllb": "gsw_Latn"}
 
 
 @pytest.fixture(scope="module", params=[*CODES])
-def grown(request, tmp_path_factory):
+def grown(request, without_report, tmp_path_factory):
     """The folder of a run that was imported, and of one that began with it; a step of almost nothing lies between."""
     pytest.importorskip("transformers")
     folder, family = tmp_path_factory.mktemp("extended"), request.param
