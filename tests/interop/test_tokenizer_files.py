@@ -52,7 +52,7 @@ def desk(family, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def grown(desk, family) -> Path:
+def grown(desk, family, without_report) -> Path:
     """A run with a word and a language more, a step of almost nothing behind the imported one, and its export."""
     code, key = CODES[family]
     for side in ("source", "target"):
