@@ -9,7 +9,6 @@ from regard.decoding.ensemble import Ensemble, first_model
 from regard.decoding.scoring import tokens_of
 from regard.errors import ArgumentError
 
-
 SOURCES = tokens_of([[3, 4, 5], [6]])
 
 

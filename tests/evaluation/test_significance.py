@@ -28,7 +28,6 @@ from regard.evaluation.text import (
     measure_ter,
 )
 
-
 MEASURES = (measure_bleu, measure_chrf, measure_ter)
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "e", "in", "ost", "und")]
 
