@@ -1,4 +1,4 @@
-"""The command line as a person meets it: in a process of its own; what help looks like."""
+"""The command line as a person meets it: in a process of its own; what help looks like, and old names of options."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ from cli.typing_in import Command
 from typer.testing import CliRunner
 
 import regard
-from regard.cli.program import SECTIONS, app
+from regard.cli.program import OLD_NAMES, SECTIONS, app
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 SCRIPT = str(Path(sys.executable).with_name("regard"))
@@ -160,6 +160,7 @@ def test_a_broken_pipe_is_silent(often):
         ("regard tr", ["train", "translate"]),
         ("regard translate --ba", ["--batch-tokens"]),
         ("regard align --g", ["--gold"]),
+        ("regard align --outp", []),  # an old name, which works and is not offered
     ],
 )
 def test_completion(typed, completions):
@@ -183,7 +184,7 @@ def test_completion_in_bash():
     assert shown.stdout.split() == ["train", "translate"]
 
 
-# ---- help
+# ---- help, and options that were called otherwise
 
 GROUP = typer.main.get_command(app)
 MODULES = {"import": "import_"}  # of commands whose names Python keeps for itself
@@ -246,6 +247,24 @@ def test_values_are_named_as_people_name_them(name):
     named = {each for option in GROUP.commands[name].params for each in option.opts}
     assert ("--out" in named) == ("-o" in named)
     assert "--output" not in named
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_old_names_work_and_are_not_listed(name):
+    known = {each for option in GROUP.commands[name].params for each in option.opts}
+    for old, new in OLD_NAMES[name].items():
+        assert new in known
+        assert not re.search(rf"{old}\b", help_of(name, 200))
+        option = next(each for each in GROUP.commands[name].params if new in each.opts)
+        value = [] if option.is_flag else ["a.txt"]
+        for typed in (old, new):
+            with GROUP.make_context("regard", [name]) as above:
+                context = GROUP.commands[name].make_context(name, ["run", typed, *value], parent=above)
+            assert str(context.params[option.name]) == (value[0] if value else "True")
+
+
+def test_a_mistake_with_an_old_name_is_one_sentence():
+    assert Command("eval").refused("run", "--output").startswith("option '--output' requires an argument")
 
 
 @pytest.mark.parametrize(

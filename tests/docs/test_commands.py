@@ -15,6 +15,7 @@ import typer
 from documented import ROOT, SHELL, spans, texts
 
 from regard.cli import app
+from regard.cli.program import OLD_NAMES
 from regard.data import DataSettings, TokenizerSettings
 from regard.models import KINDS, Model
 from regard.training import TrainingSettings
@@ -150,6 +151,8 @@ def test_every_option_that_the_program_speaks_of_is_one(file):
     source = (ROOT / "src" / file).read_text(encoding="utf-8")
     text = messages(source)
     own = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))  # of a program of its own
+    if file == "regard/cli/program.py":
+        own |= {old for names in OLD_NAMES.values() for old in names}
     assert belong(FLAG.findall(text), every_option() | own, text) == []
 
 

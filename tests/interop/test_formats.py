@@ -56,7 +56,9 @@ def test_a_folder_that_is_nothing(desk):
     ("files", "problem"),
     [
         (["config.json"], "its config.json names no model_type"),
-        (["model.npz", "vocab.yml"], "no config.json and no model.bin in it, but model.npz, vocab.yml"),
+        (["model.npz", "vocab.yml"], "a model as Marian itself stores it"),
+        (["model.onnx"], "a model in ONNX"),
+        (["model.gguf"], "a model in GGUF"),
         (["config.toml", "tokenizer.json"], "a run of Regard already"),
         (["a", "b", "c", "d"], "no config.json and no model.bin in it, but a, b, c …"),
     ],

@@ -1,11 +1,26 @@
-"""Calls for the tests of backends and kernels, and who really ran."""
+"""Random calls for the tests of backends, and who really ran."""
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import torch
+from hypothesis import strategies as st
 
+from regard.attention import (
+    Additive,
+    Attention,
+    Causal,
+    Cosine,
+    Dot,
+    General,
+    Lengths,
+    Mask,
+    Monotonic,
+    Predictive,
+    Softmax,
+    join,
+)
 from regard.kernels import backends, reference
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import SpanLimits
@@ -27,6 +42,84 @@ def recorded():
 
     with mock.patch.object(backends.BACKENDS, "rows", tuple(map(spy, backends.BACKENDS))):
         yield ran
+
+
+SCORES = {
+    "dot": lambda d: Dot(),
+    "scaled": lambda d: Dot(scaled=True),
+    "general": lambda d: General(d, d),
+    "additive": lambda d: Additive(d, d, hidden=5),
+    "cosine": lambda d: Cosine(3.0),
+}
+SPANS = {
+    "lengths": lambda b, n, m, d: Lengths(torch.randint(0, m + 1, b)),
+    "causal": lambda b, n, m, d: Causal(),
+    "causal from": lambda b, n, m, d: Causal(int(torch.randint(0, m, ()))),
+    "causal rows": lambda b, n, m, d: Causal(torch.randint(-2, m, b)),
+    "monotonic": lambda b, n, m, d: Monotonic(int(torch.randint(0, 6, ()))),
+    "monotonic from": lambda b, n, m, d: Monotonic(2, start=int(torch.randint(-3, m + 3, ()))),
+    "monotonic rows": lambda b, n, m, d: Monotonic(1, start=torch.randint(0, m, b)),
+    "predictive": lambda b, n, m, d: Predictive(d, int(torch.randint(1, 5, ()))),
+    "mask": lambda b, n, m, d: Mask(torch.rand(*b, n, m) > 0.4),
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A call in words, as Hypothesis draws and shrinks it; `build` makes its tensors."""
+
+    batch: list[int]
+    n: int
+    m: int
+    d: int
+    dtype: torch.dtype
+    score: str
+    spans: list[str]
+    temperature: float
+    seed: int
+
+    def build(self):
+        """The attention, its inputs and its span."""
+        torch.manual_seed(self.seed)
+        # A cosine of one number is a sign: its gradient is zero, and what is computed of it rounding over the number.
+        width = max(2, self.d) if self.score == "cosine" else self.d
+        span = join(*(SPANS[name](tuple(self.batch), self.n, self.m, width) for name in self.spans))
+        for part in span.parts if span else ():
+            if isinstance(part, torch.nn.Module):
+                part.to(self.dtype)
+        attention = Attention(SCORES[self.score](width), weighting=Softmax(self.temperature)).to(self.dtype)
+        sizes = (self.n, width), (self.m, width), (self.m, width + 1)
+        inputs = [torch.randn(*self.batch, *size, dtype=self.dtype, requires_grad=True) for size in sizes]
+        return attention, inputs, span
+
+
+def calls(*dtypes):
+    """Random calls."""
+    return st.builds(
+        Drawn,
+        batch=st.lists(st.integers(1, 3), max_size=2),
+        n=st.sampled_from([1, 2, 7, 33, 65]),
+        m=st.sampled_from([1, 3, 7, 31, 63]),
+        d=st.sampled_from([1, 4, 7]),
+        dtype=st.sampled_from(dtypes),
+        score=st.sampled_from(sorted(SCORES)),
+        spans=st.lists(st.sampled_from(sorted(SPANS)), max_size=3, unique=True),
+        temperature=st.sampled_from([1.0, 0.5]),
+        seed=st.integers(0, 2**31),
+    )
+
+
+def evaluate(attention, inputs, span, cotangent, gradients=True):
+    """The context and the gradients of inputs and parameters."""
+    context = attention(*inputs, span=span)
+    if not gradients:
+        return [context]
+    learned = [
+        p for part in (span.parts if span else ()) if isinstance(part, torch.nn.Module) for p in part.parameters()
+    ]
+    wanted = [*inputs, *attention.parameters(), *learned]
+    found = torch.autograd.grad(context, wanted, cotangent, allow_unused=True)
+    return [context, *(torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))]
 
 
 # ---- a kernel beside the reference in float64

@@ -1,14 +1,17 @@
 """The table says who serves a call; one that is forced and cannot serve says why."""
 
 import contextlib
+import math
 import random
 import re
 import threading
+from unittest import mock
 
 import pytest
 import torch
 from draws import SEED
-from kernels.cases import recorded
+from hypothesis import HealthCheck, given, settings
+from kernels.cases import TOLERANCE, calls, evaluate, recorded
 
 from regard.attention import (
     Additive,
@@ -32,6 +35,8 @@ from regard.attention import (
 )
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends, table, triton
+from regard.kernels.operations import additive as chunked
+from regard.kernels.operations import window as window_cpu
 from regard.kernels.span_limits import Window
 from regard.kernels.table import Request
 
@@ -41,10 +46,10 @@ TABLE = {
     "cosine, lengths": (Attention(Cosine()), Lengths([3, 200]), "sdpa"),
     "dot, a mask": (Attention(Dot()), Mask(torch.ones(200, 200, dtype=torch.bool)), "sdpa"),
     "local-m": (Attention(Dot()), Monotonic(10), "window"),
-    "local-p": (Attention(General(8, 8), span=Predictive(8, 2)), Lengths([200, 50]), "window"),
+    "local-p": (Attention(General(8, 8), span=Predictive(8, 10)), Lengths([200, 50]), "window"),
     "additive local-p": (Attention(Additive(8, 8, hidden=16), span=Predictive(8, 10)), None, "window"),
     "a window not much smaller than the sentence": (Attention(Dot()), Monotonic(25), "sdpa"),
-    "the same predicted": (Attention(Dot(), span=Predictive(8, 25)), None, "dense"),
+    "the same predicted": (Attention(Dot(), span=Predictive(8, 25)), None, "window"),
     "a window as wide as the sentence": (Attention(Dot()), Monotonic(150), "sdpa"),
     "additive": (Attention(Additive(8, 8, hidden=16)), Lengths([200, 7]), "chunked"),
     "additive, sparsemax": (Attention(Additive(8, 8, hidden=16), weighting=Sparsemax()), None, "chunked"),
@@ -53,6 +58,31 @@ TABLE = {
     "gumbel": (Attention(Dot(), weighting=Gumbel()), None, "dense"),
     "plain": (Attention(Dot(), weighting=Plain()), None, "dense"),
 }
+
+
+@pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=calls(torch.float64, torch.float32, torch.bfloat16))
+def test_a_backend_equals_dense_or_says_why_not(name, drawn):
+    attention, inputs, span = drawn.build()
+    cotangent = torch.randn_like(attention(*inputs, span=span))
+    with use_backend("dense"), recorded() as ran:
+        expected = evaluate(attention, inputs, span, cotangent)
+    assert ran == ["dense"]
+    small = mock.patch.object(chunked, "CHUNK", 64)  # several chunks, of queries and of rows
+    with use_backend(name), recorded() as ran, small, mock.patch.object(window_cpu, "MANY", 8):
+        try:
+            found = evaluate(attention, inputs, span, cotangent)
+        except BackendError:
+            assert not ran
+            return
+        assert attention.backend(*inputs, span=span) == name
+    assert ran == [name]
+    tolerance = TOLERANCE[inputs[0].dtype]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(
+            one, other, rtol=tolerance, atol=tolerance * max(1.0, float(other.detach().abs().max()))
+        )
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -326,3 +356,20 @@ def test_every_backend_that_takes_a_window_of_ones_own_is_right(window, score):
                 ran.append(name)
     assert {"window", "dense"} <= {*ran}
     assert "flex" not in ran
+
+
+@pytest.mark.parametrize("name", ["dense", "sdpa", "window"])
+def test_dropout_falls_on_weights_that_are_not_renormalised(name):
+    """With values of one, a context is the sum of the dropped weights: 1 on average, with the variance of the draw."""
+    torch.manual_seed(0)
+    keys, p = 100, 0.3
+    attention = Attention(Dot(), dropout=p)
+    query, values = torch.zeros(2000, 1, 4), torch.ones(2000, keys, 1)
+    span = Monotonic(keys) if name == "window" else None
+    with use_backend(name):
+        sums = attention(query, torch.zeros(2000, keys, 4), values, span=span).flatten()
+        whole = attention.eval()(query, torch.zeros(2000, keys, 4), values, span=span).flatten()
+    torch.testing.assert_close(whole, torch.ones(2000))
+    deviation = math.sqrt(p / (1 - p) / keys)
+    assert abs(float(sums.mean()) - 1) < 5 * deviation / math.sqrt(2000)
+    assert abs(float(sums.std()) / deviation - 1) < 0.15

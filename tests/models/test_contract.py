@@ -394,7 +394,7 @@ def unchecked_shapes():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-LONG = ("luong", "luong-local-p", "rnn", "rnn-sutskever")  # their formulas are checked in their own files
+LONG = ("luong-local-p", "rnn-sutskever")  # their formulas are checked in their own files
 
 
 @pytest.mark.parametrize(

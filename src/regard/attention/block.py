@@ -7,7 +7,7 @@ and studied: `norm="none"`, `residual=False`, `feed_forward=False`.
 
 # b batch · n positions of x · m positions of memory · d width
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -25,6 +25,22 @@ from regard.kernels import Linear, dropout, dropout_add, gelu_dropout, relu_drop
 Activation = Literal["relu", "gelu", "silu"]
 Norm = Literal["pre", "post", "none"]
 Split = Literal["projection", "input"]
+
+
+class BlockOptions(TypedDict, total=False):
+    """What all blocks of a stack are made with; their meanings and defaults are those of `Block`."""
+
+    norm: Norm
+    dropout: float
+    attention_dropout: float
+    feed_dropout: float
+    rotary: bool
+    depth: int | None
+    score: Callable[[int], Score] | None
+    split: Split
+    residual: bool
+    feed_forward: bool
+    activation: Activation
 
 
 class Residual(nn.Module):

@@ -11,14 +11,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import fused_stack, fused_step
-from regard.attention.block import Block, MixingBlock, Stack
+from regard.attention.block import Block, BlockOptions, MixingBlock, Stack
 from regard.attention.cache import State
 from regard.attention.call_records import find_outermost, stay_eager
 from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_exactly, join, parts_of, share, unshare
@@ -45,12 +45,12 @@ class Encoder(Stack):
         hidden: int | None = None,
         *,
         mixing: Callable[[], nn.Module] | None = None,
-        **options: Any,
+        **options: Unpack[BlockOptions],
     ):
         if mixing is None:
             blocks: list[nn.Module] = [Block(size, heads, hidden, **options) for _ in range(layers)]
         else:
-            own = {name: value for name, value in options.items() if name not in OF_ATTENTION}
+            own: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_ATTENTION}
             blocks = [MixingBlock(size, mixing(), hidden, **own) for _ in range(layers)]
         super().__init__(size, layers, options.get("norm", "pre"), blocks)
 
@@ -80,7 +80,7 @@ class Decoder(Stack):
         hidden: int | None = None,
         *,
         memory_size: int | None = None,
-        **options: Any,
+        **options: Unpack[BlockOptions],
     ):
         blocks = [Block(size, heads, hidden, cross=True, memory_size=memory_size, **options) for _ in range(layers)]
         super().__init__(size, layers, options.get("norm", "pre"), blocks)

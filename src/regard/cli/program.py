@@ -1,4 +1,4 @@
-"""The command `regard`: help in sections with examples, mistakes in one sentence.
+"""The command `regard`: help in sections with examples, old names of options, mistakes in one sentence.
 
 A file `regard/cli/commands/NAME.py` with a function NAME in it is the subcommand NAME; a
 name that Python keeps for itself ends in "_" there. Its EXAMPLES, two lines as a person types them, are the end of its
@@ -9,6 +9,7 @@ Those files import nothing heavy at the top (torch, matplotlib and the library c
 """
 
 import contextlib
+import copy
 import functools
 import importlib
 import inspect
@@ -45,6 +46,11 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Data": ("data",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
+OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them
+    "align": {"--output": "--out", "--alignment": "--gold"},
+    "eval": {"--output": "--out", "--alignment": "--gold"},
+    "look": {"--steps": "--walk"},
+}
 PluginOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,6 +63,15 @@ PluginOption = Annotated[
 
 class Command(TyperCommand):
     """A command whose help names values as people do and ends with examples, one per line of the `epilog`."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Make the parser, which knows the old names of options, too."""
+        parser = super().make_parser(ctx)
+        for old, new in OLD_NAMES.get(self.name or "", {}).items():
+            option = copy.copy(next(each for each in self.params if new in each.opts))
+            option.opts = [old]
+            option.add_to_parser(parser, ctx)
+        return parser
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """List the pieces of the line of usage: options, and then each argument, in brackets where it may be absent."""

@@ -114,6 +114,9 @@ def describe_folder(folder: Path) -> str:
         return "a run of Regard already, which every command takes as it is"
     if "config.json" in files:
         return "its config.json names no model_type"
+    for end, what in OTHERS.items():
+        if any(file.endswith(end) for file in files):
+            return what
     return f"no config.json and no model.bin in it, but {', '.join(files[:3])}{' …' if len(files) > 3 else ''}"
 
 
@@ -135,6 +138,16 @@ def read_table(path: Path, *, optional: bool = False) -> dict[str, Any]:
     return content
 
 
+OTHERS = {  # what files are, by how their names end, where there is no config.json
+    ".npz": "a model as Marian itself stores it (.npz); convert it with Transformers or CTranslate2 first",
+    ".onnx": "a model in ONNX, which is not read",
+    ".gguf": "a model in GGUF, which is not read",
+    ".h5": "a model of TensorFlow, which is not read",
+    ".tflite": "a model of TensorFlow, which is not read",
+    ".pt": "weights of PyTorch without a config.json, which do not say what model they are of",
+    ".bin": "weights without a config.json, which do not say what model they are of",
+    ".safetensors": "weights without a config.json, which do not say what model they are of",
+}
 EXPECTED = "a folder with the weights, the vocabulary and the config.json of a model"
 FORMATS: MutableMapping[str, Format] = table("format")
 for row in (

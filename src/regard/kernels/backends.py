@@ -193,13 +193,12 @@ def triton_wins(request: Request) -> bool:
 def window_wins(request: Request) -> bool:
     """Return whether touching only the window pays, as measured on two cores of a CPU.
 
-    Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window;
-    around predicted centres their rival is one product, and each has a copy of its keys.
+    Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
     """
-    sizes, tile, centres = request.sizes, window.TILE, CENTRES in request.features
+    sizes, tile = request.sizes, window.TILE
     width = 2 * sizes["radius"] + 1
-    if BILINEAR in request.features and sizes["queries"] > tile and (request.device == "cpu" or not centres):
-        return (32 * width if centres else 4 * (width + tile)) <= sizes["keys"]
+    if BILINEAR in request.features and CENTRES not in request.features and sizes["queries"] > tile:
+        return 4 * (width + tile) <= sizes["keys"]
     return 2 * width <= sizes["keys"]
 
 

@@ -150,6 +150,9 @@ def test_a_walk_shows_a_word(desk, tmp_path):
         refused("run", "1 2 3", "--head", 9, "--view", "encoder, layer 1", "--out", tmp_path / "a.png")
         == "head 9: encoder, layer 1 has 2 heads, numbered 1 to 2"
     )
+    said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # what it was called before
+    said("run", "1 2 3", "--walk", "--out", tmp_path / "new.html")
+    assert (tmp_path / "old.html").read_text() == (tmp_path / "new.html").read_text()
 
 
 def test_two_runs_side_by_side(desk, tmp_path):

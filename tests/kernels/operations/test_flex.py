@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from kernels.cases import recorded
+from hypothesis import HealthCheck, given, settings
+from kernels.cases import calls, recorded
 
 from regard.attention import Alibi, Attention, Causal, Dot, Heads, Lengths, Monotonic, use_backend
 from regard.errors import BackendError
@@ -20,6 +21,24 @@ def quiet():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=calls(torch.float32))
+def test_flex_equals_dense_forward(drawn):
+    """Eagerly, on a CPU, without gradients: it has none there."""
+    attention, inputs, span = drawn.build()
+    inputs = [x.detach() for x in inputs]
+    with torch.no_grad(), use_backend("dense"):
+        expected = attention(*inputs, span=span)
+    with torch.no_grad(), use_backend("flex"), recorded() as ran, quiet():
+        try:
+            found = attention(*inputs, span=span)
+        except BackendError:
+            assert not ran
+            return
+    assert ran == ["flex"]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("span", [Alibi(3), Alibi(3) & Causal(), Alibi(3, start=4) & Lengths([2, 7])])

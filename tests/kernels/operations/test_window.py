@@ -1,9 +1,11 @@
-"""Local windows: the two ways to compute them agree with the reference, each where the others are not taken."""
+"""Local windows: the three ways to compute them agree with the reference, each where the others are not taken."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles import agree
 
 from regard.attention import Additive, Attention, Causal, General, Lengths, Monotonic, Predictive
@@ -21,7 +23,7 @@ SPANS = {
 }
 
 
-WAYS = {"tiled": cpu.attend_in_tiles, "gathered": cpu.attend_gathering}
+WAYS = {"tiled": cpu.attend_in_tiles, "gathered": cpu.attend_gathering, "bucketed": cpu.attend_in_buckets}
 
 
 def calls(span, score=None, n=100, m=100):
@@ -56,7 +58,8 @@ def test_which_way_is_taken():
         return cpu.choose_way(cpu.flatten_call(calls(span, score, n)[1], (3,)))
 
     assert way(Monotonic(4)) is cpu.attend_in_tiles
-    assert way(Predictive(6, 4)) is cpu.attend_gathering
+    assert way(Predictive(6, 4)) is cpu.attend_in_buckets
+    assert way(Predictive(6, 4), n=1) is cpu.attend_gathering
     assert way(Monotonic(4, start=7), n=1) is cpu.attend_gathering
     assert way(Monotonic(4), Additive(6, 6, hidden=5)) is cpu.attend_gathering
 
@@ -86,3 +89,16 @@ def test_an_additive_vector_a_head():
         scores = hidden @ vector[head]
         weights = reference.softmax(scores, call.limits.mask())
         torch.testing.assert_close(found[:, head], weights @ values[:, head])
+
+
+# ---- queries sorted into groups of one bucket each
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=300))
+def test_sorting_into_groups(buckets):
+    """Every query has a place of its own, in a group of its bucket, and no more groups are made than must be."""
+    given_buckets = torch.tensor(buckets)
+    slot, bucket = cpu.sort_into_groups(given_buckets, 10)
+    assert len(set(slot.tolist())) == len(buckets)
+    assert torch.equal(bucket[slot // cpu.GROUP], given_buckets)
+    assert len(bucket) == sum(-(-buckets.count(one) // cpu.GROUP) for one in range(10))

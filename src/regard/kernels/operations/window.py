@@ -1,15 +1,20 @@
 """Local attention: each query meets the 2·radius + 1 keys of its window and few others.
 
-A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share. Few queries, windows
-anywhere (local-p), or an additive score, whose cost is in the comparing and not in the copying, take a copy of their
-keys each.
+A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share. Many windows anywhere
+(local-p) are sorted into buckets. Few queries, or an additive score, whose cost is in the comparing and not in the
+copying, take a copy of their keys each.
+
+Of buckets: keys are cut into slices that start every SLICE keys and overlap by a window, so that every window lies
+inside one slice. Queries are sorted by slice and taken GROUP at a time; a group and its slice are one small dense
+product. For centres anywhere, n queries need at most n/GROUP + m/SLICE groups a row, and no query gets a copy of its
+keys.
 """
 
-# b batch · r rows: all leading dimensions as one · n queries · m keys · d width · t tiles of a row · w keys of a window
+# b batch · r rows: all leading dimensions as one · n queries · m keys · d width · t tiles, or slices, of a row
+# w keys of a window, or of a slice · g groups
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +24,7 @@ from regard.kernels.reference import Call, matmul_wide, softmax, widen
 from regard.kernels.span_limits import SpanLimits, Window, gaussian, merge_batch
 
 BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
+MANY = 64  # queries from which sorting them pays
 TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
 
 
@@ -31,8 +37,9 @@ def attend(call: Call) -> Tensor:
 
 
 def choose_way(call: Call):  # type: ignore[no-untyped-def]
-    """Choose one of the two ways to compute a window."""
-    window = cast(Window, call.limits.window)
+    """Choose one of the three ways to compute a window."""
+    window = call.limits.window
+    assert window is not None
     if call.vector is not None:
         return attend_gathering
     steady = window.centre is None and window.sigma is None and isinstance(window.start, int)
@@ -40,7 +47,9 @@ def choose_way(call: Call):  # type: ignore[no-untyped-def]
         nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
         if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
             return attend_in_tiles
-    return attend_gathering
+    # The number of buckets depends on the data: a GPU would be waited for, and a compiler cannot know it.
+    fixed = call.query.is_cuda or torch.compiler.is_compiling()
+    return attend_in_buckets if call.limits.queries >= MANY and not fixed else attend_gathering
 
 
 def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
@@ -49,7 +58,8 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
     def start(value: int | Tensor) -> int | Tensor:
         return merge_batch(value, batch, 0) if isinstance(value, Tensor) else value
 
-    limits, window = call.limits, cast(Window, call.limits.window)
+    limits, window = call.limits, call.limits.window
+    assert window is not None
     window = replace(
         window,
         centre=None if window.centre is None else merge_batch(window.centre, batch, 1),
@@ -71,7 +81,8 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
 
 def split_rows(call: Call) -> Iterator[Call]:
     """Split a call into as many rows at a time as fit a CPU's cache; on a GPU, and for a compiler, take all at once."""
-    limits, window = call.limits, cast(Window, call.limits.window)
+    limits, window = call.limits, call.limits.window
+    assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
     few = limits.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
     copied = width * (few if choose_way(call) is attend_gathering else max(limits.queries, limits.keys))
@@ -96,7 +107,8 @@ def split_rows(call: Call) -> Iterator[Call]:
 
 def attend_gathering(call: Call) -> Tensor:
     """Attend with a copy of its keys for every query: [r n w d]."""
-    limits, window = call.limits, cast(Window, call.limits.window)
+    limits, window = call.limits, call.limits.window
+    assert window is not None
     width = min(2 * window.radius + 1, limits.keys)
     centre = window.centres(limits.queries, limits.device).detach().expand(call.query.shape[:-1])
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
@@ -128,7 +140,8 @@ def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
 
 def attend_in_tiles(call: Call) -> Tensor:
     """Attend from TILE queries to the TILE + 2·radius keys that any of them may see, as one small dense product."""
-    limits, window = call.limits, cast(Window, call.limits.window)
+    limits, window = call.limits, call.limits.window
+    assert window is not None
     assert isinstance(window.start, int)
     radius, tiles = window.radius, -(-limits.queries // TILE)
     query = F.pad(call.query, (0, 0, 0, tiles * TILE - limits.queries)).unflatten(-2, (tiles, TILE))
@@ -139,16 +152,87 @@ def attend_in_tiles(call: Call) -> Tensor:
         F.pad(widen(x), (0, 0, before, after)).unfold(-2, TILE + 2 * radius, TILE) for x in (call.keys, call.values)
     )
     scores = matmul_wide(widen(query) * call.scale, keys)  # [r t TILE TILE+2r]
-    # The keys of its tile that each query may look at: [t TILE w] or [r t TILE w].
+    weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    return matmul_wide(weights, values.mT).to(call.values.dtype).flatten(-3, -2)[..., : limits.queries, :]
+
+
+def tile_mask(limits: SpanLimits, window: Window, tiles: int) -> Tensor:
+    """Build the mask of the keys of its tile that each query may look at, [t TILE w] or [r t TILE w]."""
+    assert isinstance(window.start, int)
     i = torch.arange(tiles * TILE, device=limits.device).view(tiles, TILE, 1)
-    j = i[:, :1] + (window.start - radius) + torch.arange(TILE + 2 * radius, device=limits.device)
-    mask = ((j - i - window.start).abs() <= radius) & (j >= 0) & (j < limits.keys)
+    j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=limits.device)
+    mask = ((j - i - window.start).abs() <= window.radius) & (j >= 0) & (j < limits.keys)
     if limits.causal is not None:
         start = limits.causal if isinstance(limits.causal, int) else limits.causal[:, None, None, None]
         mask = mask & (j <= start + i)
     if limits.lengths is not None:
         mask = mask & (j < limits.lengths[:, None, None, None])
-    weights = softmax(scores, mask, call.temperature)
+    return mask
+
+
+# ---- buckets
+
+
+SLICE = 16  # keys from the beginning of one slice to that of the next
+GROUP = 32  # queries that share one slice
+
+
+def attend_in_buckets(call: Call) -> Tensor:
+    """Compute the reference's sum, for a bilinear score and softmax; the number of groups depends on the data."""
+    limits, window = call.limits, call.limits.window
+    assert window is not None
+    rows, n = call.query.shape[:2]
+    width, slices = SLICE + 2 * window.radius + 1, -(-limits.keys // SLICE)
+    centre = window.centres(n, limits.device).expand(rows, n).flatten()
+    first = torch.ceil(centre.detach() - window.radius).long().clamp(0, limits.keys - 1)
+    index = torch.arange(rows * n, device=limits.device)
+    slot, bucket = sort_into_groups(index // n * slices + first // SLICE, rows * slices)
+
+    def grouped(x: Tensor) -> Tensor:  # [r·n …] -> [g GROUP …]
+        return x.new_zeros(len(bucket) * GROUP, *x.shape[1:]).index_copy(0, slot, x).unflatten(0, (-1, GROUP))
+
+    keys, values = (
+        cut_slices(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # whose backward adds
+        for x in (call.keys, call.values)
+    )
+    scores = matmul_wide(widen(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
+    j = (bucket % slices * SLICE)[:, None, None] + torch.arange(width, device=limits.device)
+    row, distance = grouped(index // n), j - grouped(centre)[..., None]
+    weights = softmax(scores, slice_mask(limits, j, distance, row, grouped(index % n)), call.temperature)
+    if window.sigma is not None:
+        weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return matmul_wide(weights, values.mT).to(call.values.dtype).flatten(-3, -2)[..., : limits.queries, :]
+    context = matmul_wide(weights, values).to(call.values.dtype).flatten(0, 1)
+    return context.index_select(0, slot).unflatten(0, (rows, n))
+
+
+def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
+    """Assign each query a place among groups of one bucket each, and return the bucket of every group."""
+    count = torch.bincount(bucket, minlength=buckets)
+    groups = (count + GROUP - 1) // GROUP
+    order = bucket.argsort(stable=True)
+    sorted_bucket = bucket[order]
+    rank = torch.arange(len(bucket), device=bucket.device) - (count.cumsum(0) - count)[sorted_bucket]
+    slot = torch.empty_like(bucket)
+    slot[order] = (groups.cumsum(0) - groups)[sorted_bucket] * GROUP + rank
+    return slot, torch.repeat_interleave(torch.arange(buckets, device=bucket.device), groups)
+
+
+def cut_slices(x: Tensor, slices: int, width: int) -> Tensor:
+    """Cut [r m d] into slices of `width` keys, one every SLICE, [r·t w·d]; a whole slice is then copied at once."""
+    padded = F.pad(x, (0, 0, 0, slices * SLICE - SLICE + width - x.shape[-2]))
+    return padded.unfold(-2, width, SLICE).mT.reshape(-1, width * x.shape[-1])
+
+
+def slice_mask(limits: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
+    """Build the mask of the keys of its slice that each query of a group may look at, [g GROUP w]."""
+    assert limits.window is not None
+    mask = distance.detach().abs() <= limits.window.radius
+    mask = mask & (j < (limits.keys if limits.lengths is None else limits.lengths[row][..., None]))
+    if limits.causal is not None:
+        start = limits.causal if isinstance(limits.causal, int) else limits.causal[row]
+        mask = mask & (j <= (start + position)[..., None])
+    return mask
