@@ -513,7 +513,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
+        bodies["application/json"] = schema_of_body(name, settings, many="alternatives" in FIELDS[name])
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
