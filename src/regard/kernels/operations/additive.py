@@ -109,7 +109,7 @@ def scores_without_gradient(query: Tensor, keys: Tensor, vector: Tensor) -> Tens
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """Compute tanh(x) in place: on a CPU as 2σ(2x) - 1, several times faster and accurate to 1e-7; elsewhere by torch."""
+    """Compute tanh(x) in place: on a CPU as 2σ(2x) - 1, several times faster, accurate to 1e-7; elsewhere by torch."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return x.tanh_()
     return x.mul_(2).sigmoid_().mul_(2).sub_(1)

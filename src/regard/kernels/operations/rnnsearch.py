@@ -162,8 +162,8 @@ def tanh_by_sigmoid(x: Tensor) -> Tensor:
 def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Tensor, from_state: Tensor) -> Tensor:
     """Compute the backward pass of h' = p + z (h - p), with the proposal p = tanh(x + r u) and the recurrent part u.
 
-    It writes the gradients of x and of the recurrent part, and overwrites the gradient of h' by h's direct one,
-    returned.
+    It writes the gradients of x and of the recurrent part, and returns h's direct gradient, past both, in place of
+    that of h'.
     """
     d = s.shape[-1]
     r, z, proposal = gates.split(d, -1)
