@@ -229,7 +229,7 @@ def attend_kernel(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, GAUSSIAN: tl.constexpr, ADDITIVE: tl.constexpr, SAVE: tl.constexpr,
     BW: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Attend from one query: softmax over its window, Gaussian, sum; save the softmax, the first key and the key count."""
+    """Attend from one query: softmax over its window, Gaussian, sum; save the softmax, the first key, the key count."""
     i, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     p = tl.load(centre + row * n + i)
     # one more key at either end: the test below, with the reference's rounding, decides whether it is inside
