@@ -1,8 +1,8 @@
 """A block: self-attention, residual, layer norm, feed-forward, and cross-attention in a decoder; and a stack of blocks.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. `norm="post"` is the paper's LayerNorm(x + f(x)); `norm="pre"` is x
-+ f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745). Everything besides attention can be removed for a
-study: `norm="none"`, `residual=False`, `feed_forward=False`.
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. `norm="post"` is the paper's LayerNorm(x + f(x)); `norm="pre"` is
+x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745). Everything besides attention can be removed for
+a study: `norm="none"`, `residual=False`, `feed_forward=False`.
 """
 
 # b batch · n positions of x · m positions of memory · d width

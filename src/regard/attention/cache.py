@@ -1,7 +1,7 @@
 """Prepared keys and values, projected once; caches that fill step by step; and a decoder's state between steps."""
 
-# b batch · m keys · p width of a projected key · dv value width s sentences · r rows, of one sentence or of all · a
-# heads · t positions · d width of a head
+# b batch · m keys · p width of a projected key · dv value width
+# s sentences · r rows, of one sentence or of all · a heads · t positions · d width of a head
 import functools
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -178,7 +178,7 @@ def empty_cache(
     """Return a cache of zeros, by default with the dtype and device of the owner's parameters."""
     like = next(owner.parameters(), torch.empty(0))
     dtype, device = dtype or like.dtype, device or like.device
-    with torch.inference_mode(False):  # an ordinary tensor has a version, which shows writes from outside
+    with torch.inference_mode(False):  # inference tensors have no version, by which writes are detected
         length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
@@ -225,7 +225,7 @@ class SharedBeamCache(Cache):
             buffers.append(wide)
         lineage = torch.zeros(count, rows, slots, dtype=torch.bool)
         lineage[..., :used] = True
-        with torch.inference_mode(False):  # an ordinary tensor has a version, as in `empty_cache`
+        with torch.inference_mode(False):  # with a version, as in `empty_cache`
             length = cache.length.repeat_interleave(rows)
         return cls(buffers[0], buffers[1], cache.owner, length, rows=rows, used=used, lineage=lineage)
 
@@ -362,9 +362,9 @@ class BeamIndexCache(Cache):
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
-        """Copy rows from another cache, of the same size or a smaller one, into these rows, all of their sentences.
+        """Copy rows from another cache, of the same size or a smaller one, into these rows.
 
-        Other rows of the sentence must not be left out: their past may be stored in these rows and would be lost.
+        `rows` are all rows of their sentences: the past of a row left out may be stored in these, and would be lost.
         """
         if isinstance(other, BeamIndexCache):
             whole = other.contents()

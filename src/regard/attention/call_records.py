@@ -93,7 +93,7 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
 
 @contextmanager
 def watch_call(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[Looks]:
-    """Record calls that compile nothing, like `watch`, without importing torch's compiler, which is slow to import."""
+    """Record like `watch`, around calls that compile nothing; avoid importing torch's compiler, which is slow."""
     with stay_eager(), record(model, only) as looks:
         yield looks
 

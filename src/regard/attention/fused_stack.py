@@ -23,7 +23,7 @@ from regard.attention.span import Causal, Monotonic, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, mixed_precision, residual, table
 
-MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence; width of a head
+MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # most keys of a sequence; widths of a head
 MEMORY = "a memory"
 ROTARY = "rotary positions (model.positions)"
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]

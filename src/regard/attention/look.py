@@ -35,7 +35,7 @@ class Look:
     probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before sampling or a gate
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)  # of q, k and v
     how: str = field(default="", repr=False)  # score, span and weighting in words
-    grid: Literal["", "keys", "both"] = ""  # axes of places on a grid, which end in height and width
+    grid: Literal["", "keys", "both"] = ""  # axes of scores and weights that are height, width
 
     @property
     def entropy(self) -> Float[Tensor, "..."] | None:

@@ -102,8 +102,8 @@ class Embedded(nn.Module):
 class Rotary(nn.Module):
     r"""Rotate pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ depends on $i - j$.
 
-    Su et al. 2021 (arXiv:2104.09864), section 3.2: the pair (2i, 2i+1) turns by $t \cdot 10000^{-2i/d}$. `Heads(…,
-    rotary=Rotary(size // heads))` applies it to projected queries and keys.
+    Su et al. 2021 (arXiv:2104.09864), section 3.2: the pair (2i, 2i+1) turns by $t \cdot 10000^{-2i/d}$.
+    `Heads(…, rotary=Rotary(size // heads))` applies it to projected queries and keys.
     """
 
     def __init__(self, size: int):

@@ -8,12 +8,13 @@ Szegedy et al. 2016, section 7:
 $\ell_t = (1 - \varepsilon) \cdot -\log p_t(y_t) + \varepsilon \cdot \frac{1}{v} \sum_k -\log p_t(k)$: like torch's
 `label_smoothing`, it spreads the mass ε over all v classes, including the correct one.
 
-The LSTMN's recurrence, Cheng et al. 2016 (arXiv:1601.06733): $a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h}
-\tilde h_{t-1})$ over i < t; the same weights read the hidden and the memory tape, and an LSTM step continues from the
-result; deep fusion reads a source's two tapes in the same way.
+The LSTMN's recurrence, Cheng et al. 2016 (arXiv:1601.06733):
+$a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t; the same weights read the hidden and
+the memory tape, and an LSTM step continues from the result; deep fusion reads a source's two tapes in the same way.
 
-RNNsearch's, Bahdanau et al. 2015 (arXiv:1409.0473), appendix A: $e_{ij} = v^\top \tanh(W s_{i-1} + k_j)$, $a_i =
-\mathrm{softmax}(e_i)$, $c_i = \sum_j a_{ij} h_j$, $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, with torch's GRU or LSTM as f.
+RNNsearch's, Bahdanau et al. 2015 (arXiv:1409.0473), appendix A: $e_{ij} = v^\top \tanh(W s_{i-1} + k_j)$,
+$a_i = \mathrm{softmax}(e_i)$, $c_i = \sum_j a_{ij} h_j$, $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, with torch's GRU or LSTM
+as f.
 
 A layer, position by position, in one or both directions:
 

@@ -3,8 +3,8 @@
 Autocast launches one cast per weight in each step, and one per gradient. `HalfCopies` casts all weights at once when a
 step begins; these products use the copies, and write gradients in the optimiser's dtype.
 
-A product's input often continues beside it, as a residual. A product therefore also returns its input, so that its
-backward pass adds the other path's gradient within the matrix product instead of in a separate pass.
+A product's input is often a residual too. A product therefore also returns its input, so that its backward pass adds
+the other path's gradient within the matrix product instead of in a separate pass.
 """
 
 # t tokens · u tokens of a memory · e width in · d width out

@@ -62,7 +62,7 @@ class Recurrence(torch.autograd.Function):
         mask_bias = torch.zeros_like(mask).masked_fill_(~exists, torch.finfo(keys.dtype).min)
         states, contexts, weights = new(b, n + 1, d), new(b, n, values.shape[-1]), new(b, n, m)
         queries, gates = new(b, n, h), new(b, n, g)
-        inner = new(b, n + 1, d) if lstm else new(b, n, d)  # an LSTM's cells, or the input of a GRU's reset gate
+        inner = new(b, n + 1, d) if lstm else new(b, n, d)  # LSTM: its cells; GRU: the term that r multiplies
         states[:, 0] = start[:, 0]
         if lstm:
             inner[:, 0] = start[:, 1]

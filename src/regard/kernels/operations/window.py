@@ -193,7 +193,7 @@ def attend_in_buckets(call: Call) -> Tensor:
         return x.new_zeros(len(bucket) * GROUP, *x.shape[1:]).index_copy(0, slot, x).unflatten(0, (-1, GROUP))
 
     keys, values = (
-        cut_slices(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # its backward adds
+        cut_slices(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # backward accumulates
         for x in (call.keys, call.values)
     )
     scores = matmul_wide(widen(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]

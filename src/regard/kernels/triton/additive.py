@@ -300,8 +300,8 @@ def value_gradients(
     for first in range(low // BN * BN, high, BN):
         i = first + tl.arange(0, BN)
         s = tl.load(scored + (row * n_pad + first) * m_pad + jb * BM + tile)
-        # with both a window and causality, a block between two that see these keys may not see them: its scores are not
-        # written
+        # With a window and causality, some blocks of queries in this range see none of these keys: the forward pass
+        # has not written their scores.
         least, most = key_range(
             first, tl.minimum(first + BN, n) - 1, m, row, lengths, causal, centre, radius, LENGTHS, CAUSAL, WINDOW
         )
@@ -329,8 +329,8 @@ def sweep(
     """Compute Σ_j g_ij v (1 - tanh²(q_i + k_j)) of OR·OT queries and 2·DR·DT hidden units, two keys at a time.
 
     With KEYS, queries and keys swap roles: n, own and x belong to the keys, and g is [m n]. With VECTOR, it also
-    computes this block's Σ_ij g_ij tanh. Two keys share one reciprocal, which gives r = 1/x for both, and (1 - tanh²)/4
-    = 1/4 - (r - 1/2)². RESCUE is the second launch, for blocks in which a product of two could overflow.
+    computes this block's Σ_ij g_ij tanh. Two keys share one reciprocal, which gives r = 1/x for both, and
+    (1 - tanh²)/4 = 1/4 - (r - 1/2)². RESCUE is the second launch, for blocks in which a product of two could overflow.
     """
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     BO: tl.constexpr = OR * OT

@@ -274,7 +274,7 @@ def scores(
     QR: tl.constexpr, QT: tl.constexpr, KR: tl.constexpr, KT: tl.constexpr, HB: tl.constexpr,
     BLOCK: tl.constexpr, RESCUE: tl.constexpr,
 ):  # fmt: skip
-    """Compute Σ_d v_d (tanh(q_i + k_j) - 1) / temperature of one tile, -inf if i cannot see j; every key has the -1.
+    """Compute Σ_d v_d (tanh(q_i + k_j) - 1) / temperature of one tile, -inf if i cannot see j; softmax ignores the -1.
 
     It also writes each query's highest score in this tile, and its sum of exponentials.
 

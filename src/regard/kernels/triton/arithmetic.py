@@ -1,7 +1,7 @@
 """Functions that kernels share: approximate special functions, matrix products, and sums of rows and columns.
 
-The special-function unit dominates the time of attention with tanh, so each approximation here is one instruction
-of that unit, if its accuracy suffices. `.ftz` flushes numbers below 2^-126 to zero: without it the assembler adds
+A GPU's special-function unit dominates the time of attention with tanh, so each approximation here is one instruction
+of that unit, accurate enough for its uses. `.ftz` flushes numbers below 2^-126 to zero: without it the assembler adds
 several instructions for them. The interpreter does not support inline assembly, and uses its own functions.
 
 Column sums are a bias's gradient; sums of the rows that share an index are an embedding's gradient.

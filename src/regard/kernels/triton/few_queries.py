@@ -4,11 +4,12 @@ Memory and launches limit such calls, not arithmetic. One program per row walks 
 sum of the values. [r n m h] is never held in memory. If rows are too few to fill the GPU and keys are many, several
 programs share a row, and a second kernel combines their results. All arithmetic is in float32.
 
-The gradients are those of a recurrence, where queries arrive one after the other. With weights a, scores e and t =
-tanh(q + k): $da_j = dc \cdot v_j$, $de_j = a_j (da_j - \sum_l a_l da_l)$ and $dq = w \circ \sum_j de_j (1 - t_j^2)$, w
-the score's vector. A step computes only these. The gradients of keys and the vector are computed after the last step,
-$dk_j = w \circ \sum_i de_{ij} (1 - t_{ij}^2)$, $dw = \sum_{ij} de_{ij} t_{ij}$, so that no step reads and writes a
-gradient of all keys; that of the values is then one product, $A^\top dC$.
+The gradients are those of a recurrence, where queries arrive one after the other. With weights a, scores e and
+t = tanh(q + k): $da_j = dc \cdot v_j$, $de_j = a_j (da_j - \sum_l a_l da_l)$ and
+$dq = w \circ \sum_j de_j (1 - t_j^2)$, w the score's vector. A step computes only these. The gradients of keys and the
+vector are computed after the last step, $dk_j = w \circ \sum_i de_{ij} (1 - t_{ij}^2)$,
+$dw = \sum_{ij} de_{ij} t_{ij}$, so that no step reads and writes a gradient of all keys; that of the values is then one
+product, $A^\top dC$.
 """
 
 # r rows · n queries, or steps · m keys · h hidden · dv value width · s splits of the keys
