@@ -195,7 +195,7 @@ class MixingBlock(Residual):
 
 
 def check_options(norm: str, activation: str) -> None:
-    """Refuse unknown names of norms and activations."""
+    """Raise ArgumentError for an unknown norm or activation."""
     if norm not in ("pre", "post", "none"):
         raise ArgumentError(f"norm: {norm!r} given, expected 'pre', 'post' or 'none'")
     if activation not in ACTIVATIONS:

@@ -42,7 +42,7 @@ class Prepared:
     # ---- for other parts of Regard
 
     def check_owner(self, module: nn.Module, name: str = "keys") -> None:
-        """Refuse keys that another module projected."""
+        """Raise ArgumentError if another module projected these keys."""
         if self.owner is not module:
             mine, other = type(module).__name__, type(self.owner).__name__
             raise ArgumentError(

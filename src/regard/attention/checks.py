@@ -54,7 +54,7 @@ def check_offsets(
 
 
 def check_alike(**tensors: Tensor) -> None:
-    """Refuse tensors that are not floating point, on different devices, or of dtypes that autocast does not unify."""
+    """Raise unless all tensors are floating point, on one device, and of one dtype or ones that autocast unifies."""
     (first_name, first), *others = tensors.items()
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -67,7 +67,7 @@ def check_alike(**tensors: Tensor) -> None:
 
 
 def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
-    """Refuse tensors whose device or dtype differs from that of the module's parameters."""
+    """Raise if a tensor's device or dtype differs from that of the module's parameters."""
     like = next(module.parameters(), None)
     if like is None:
         return
@@ -79,7 +79,7 @@ def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
 
 
 def check_rows(**tensors: Tensor) -> None:
-    """Refuse a bare vector where rows of vectors are expected: a single query is one row."""
+    """Raise ShapeError for tensors of fewer than two dimensions: a single query is one row."""
     for name, tensor in tensors.items():
         if tensor.ndim < 2:
             alone = f"; for a single vector give {name}[None]" if tensor.ndim == 1 else ""
@@ -87,7 +87,7 @@ def check_rows(**tensors: Tensor) -> None:
 
 
 def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
-    """Check that there is a key, a value for each key, and that leading dimensions broadcast."""
+    """Raise ShapeError unless there is a key, each key has a value, and leading dimensions broadcast."""
     check_rows(query=query, keys=keys, values=values)
     if keys.shape[-2] == 0:
         raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (mark padding with Lengths)")

@@ -146,6 +146,6 @@ def flatten_grid(features: Tensor | Prepared) -> Tensor | Prepared:
 
 
 def check_features(name: str, x: Tensor, channels: int | None) -> None:
-    """Refuse a tensor that is not [*b c h w]."""
+    """Raise ShapeError unless the tensor is [*b c h w]."""
     if x.ndim < 3 or 0 in x.shape[-2:] or (channels is not None and x.shape[-3] != channels):
         raise ShapeError(f"{name}: {list(x.shape)} given, expected [*b {channels or 'c'} h w] with at least one place")

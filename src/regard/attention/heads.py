@@ -417,7 +417,7 @@ def parse_arguments(
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:
-    """Refuse a tensor that is not [*b n size]."""
+    """Raise ShapeError unless the tensor is [*b n size]."""
     if x.ndim == 1:
         raise ShapeError(
             f"{name}: {list(x.shape)} given, expected [*b n {size}]; for a single vector give {name}[None]"

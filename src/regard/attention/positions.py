@@ -248,7 +248,7 @@ def join_encoding(x: Tensor, encoding: Tensor, join: str) -> Tensor:
 
 
 def check_join(join: Join) -> Join:
-    """Refuse any value but "add" and "concatenate"."""
+    """Return the way of joining; raise ArgumentError unless it is "add" or "concatenate"."""
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join

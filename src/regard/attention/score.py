@@ -41,7 +41,7 @@ class Score(Settling):
     settled: tuple[int, str, float, bool] | None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass that overrides `forward` or `__call__`, which attention never calls."""
+        """Raise TypeError if a subclass overrides `forward` or `__call__`, which attention never calls."""
         super().__init_subclass__(**options)
         adopt_old_names(cls)
         for name, kind in (("forward", Score), ("__call__", nn.Module)):
@@ -112,7 +112,7 @@ class Score(Settling):
         return self.compare(self.project_query(query), projected_keys)
 
     def check(self, query_width: int, key_width: int | None) -> None:
-        """Refuse widths that do not match; `key_width` is None if the keys are already projected."""
+        """Raise ShapeError if the widths do not match; `key_width` is None if the keys are already projected."""
         name = type(self).__name__
         if self.query_size is not None and query_width != self.query_size:
             raise ShapeError(f"query: width {query_width} given, {name} expects {self.query_size}")
@@ -317,7 +317,7 @@ def compare_from(score: Score, projected_query: Tensor, projected_keys: Tensor, 
 
 
 def check_location(score: Score) -> None:
-    """Refuse a Location score under a window, which would select by position what is scored by position."""
+    """Raise ArgumentError for a Location score under a window, which would select by position what position scores."""
     if isinstance(score, Location):
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 

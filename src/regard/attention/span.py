@@ -394,7 +394,7 @@ class Packed(Span):
         return self._moved
 
     def check(self, queries: int, keys: int) -> None:
-        """Refuse tensors whose length does not match the offsets."""
+        """Raise ShapeError if the tensors' lengths do not match the offsets."""
         for name, actual, total in (("query", queries, self.total), ("keys", keys, self.total_keys)):
             if actual != total:
                 raise ShapeError(f"{name}: {actual} rows given, expected {total}, the last of Packed's offsets")

@@ -55,7 +55,7 @@ class Weighting(Settling):
     settled: tuple[str, float] | None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Refuse overrides of methods that some backends never call; reset the name of a class with its own `weigh`."""
+        """Raise TypeError for overrides that some backends never call; a class with its own `weigh` is "other"."""
         super().__init_subclass__(**options)
         for name, kind in (("forward", Weighting), ("__call__", nn.Module), ("fused_name", Weighting)):
             if getattr(cls, name) is not getattr(kind, name):

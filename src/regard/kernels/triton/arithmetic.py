@@ -167,7 +167,10 @@ def add_tiles(
     x, ordered, order, result, heads, tails, rows, count, factor,
     width: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """Sum a tile's rows by index; an index from an earlier tile goes to heads, one that continues to tails."""
+    """Sum a tile's rows by index.
+
+    Complete sums go to the result, those of an index from an earlier tile to heads, of one that continues to tails.
+    """
     tile = tl.program_id(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     place = tile * TILE + tl.arange(0, TILE)
