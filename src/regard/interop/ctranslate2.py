@@ -85,7 +85,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """Return the unique pieces of a vocabulary by number; a duplicate is renamed to its number."""
+    """Return a unique name for each piece of a vocabulary, by number; a duplicate is named after its number."""
     names: dict[str, int] = {}
     for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
         names[f"<{i}>" if piece in names else piece] = i
