@@ -1,8 +1,8 @@
 """CTranslate2: a Transformer as a folder that `ctranslate2.Translator` opens (https://opennmt.net/CTranslate2).
 
-Its specification is OpenNMT's Transformer: each weight of a Regard Transformer goes where the same matrix product is
-computed. Additive positions become a table, as long as the run needs; CTranslate2 supports rotary ones itself. A
-setting that it does not support is refused by its key.
+Its specification is OpenNMT's Transformer: Regard's weights go where the same matrix product is computed. Additive
+positions become a table, as long as the run needs; rotary ones stay rotary. A setting without support is refused by
+key.
 
 CTranslate2 returns attention weights of one layer: the mean over some number of its first heads. So the head from which
 a run's alignments are read is moved to the front of its layer: the rows of its queries, keys and values, and the
@@ -138,8 +138,7 @@ def convert(
 ) -> None:
     """Write a Regard Transformer to a folder that `ctranslate2.Translator` opens.
 
-    `source` and `target` are the pieces of the two vocabularies, by number; `positions` is the length of a position
-    table.
+    `source` and `target` are the pieces of the two vocabularies, by number; `positions` is a position table's length.
     """
     config = check_model(model).config
     spec = make_spec(config, len(model.encoder.blocks), len(model.decoder.blocks), alignment)

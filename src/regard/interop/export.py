@@ -8,10 +8,9 @@ The folder's manifest names the run's checkpoint by its hash, the verification, 
 Verification decodes two hundred sentences greedily with both the run and the export. In float32 the outputs must be
 equal token by token, except for ties: two tokens whose log-probabilities differ by at most 1e-4. With rounded weights
 the outputs must be similar: BLEU of at least 90 and chrF of at least 95 between the two. The sentences come from the
-file that the user names, or from the run's validation pairs if the cache still has them. Otherwise source and target
-pieces are drawn at random, and the log-probabilities of the targets are compared. A faulty import would go unnoticed,
-since run and export would agree: so `regard.interop.importing` compares them with the folder that the run was imported
-from.
+user's file, or from the run's validation pairs if the cache still has them. Otherwise source and target pieces are
+drawn at random, and the log-probabilities of the targets are compared. Run and export would agree even after a faulty
+import: so `regard.interop.importing` compares them with the folder that the run was imported from.
 
 Transformers is no dependency of Regard, so Regard's own importer reads a folder written for it; the tests compare the
 importer with Transformers. The run's tokenizer is used: pieces keep its numbers, and the folder's vocabulary maps each
@@ -328,8 +327,7 @@ def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids
 def reopen(folder: Path, run: Run, family: str, read_rows: Callable[[Path, Tokenizers], Imported]) -> Opened:
     """Open a folder that was written from a run: build its model, on the run's device.
 
-    Refuse a folder that Transformers would open as another family, because the family determines the order of
-    sinusoids.
+    Refuse one that Transformers would open as another family, because the family determines the order of sinusoids.
     """
     if (name := model_type(folder)) != family:
         raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(family)}")

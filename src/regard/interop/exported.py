@@ -74,8 +74,8 @@ Hypotheses = list[tuple[list[int], float]]  # tokens of each, with END if finish
 class CTranslate2Engine:
     """A `ctranslate2.Translator` of an exported run.
 
-    `model` determines the maximum output length; it computes nothing. `alignment` holds the settings of the export,
-    which returns the weights of a single attention.
+    `model` sets the maximum output length; it computes nothing. `alignment` holds the export's settings: it has the
+    weights of one attention only.
     """
 
     name = "ctranslate2"

@@ -192,8 +192,7 @@ def spread_blocks(weights: Mapping[str, Tensor], config: TransformerConfig) -> d
 def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
     """Return a model's tensors with its hidden states permuted: element i becomes the old element order[i].
 
-    Permute the columns of matrices that read a state, and the rows of those that write one; layers stay the same
-    inside.
+    Permute the columns of matrices that read a state, and the rows of those that write one; leave layers as they are.
     """
     permuted = {}
     for name, tensor in tensors.items():
@@ -246,7 +245,7 @@ def read_model(
     """Return the weights of a folder by their names in Regard, and the files that they were read from.
 
     `counts` are the sizes of both sides' vocabularies; `rows` maps each of Regard's ids to a row there, and a piece
-    without one is never an output. Positions are always computed; stored tables are not used.
+    without one is never an output. Positions are computed, not read.
     """
     tensors, files = read_tensors(folder)
     for side in ("encoder", "decoder"):

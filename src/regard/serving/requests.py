@@ -65,7 +65,7 @@ class LanguageRequest(ModelRequest):
 
 @dataclass(frozen=True)
 class TranslateRequest(LanguageRequest):
-    """Translate texts, or caption pictures: the search's options stand beside these fields."""
+    """Translate texts; search options stand beside these fields."""
 
     texts: tuple[str, ...] = field(default=(), metadata={"help": "texts to translate, of any length", "min": 1})
     prefixes: tuple[str, ...] = field(

@@ -1,19 +1,19 @@
 """Batches of a worker: sentences that are decoded together, and that new sentences may join midway.
 
 A worker's `Engine` owns the batches: `add` jobs, `cancel` them, and `advance`, which returns finished jobs. The engine
-knows nothing of HTTP. It puts jobs into batches, and the batches take turns: the batch that has used the least time per
-request goes next. So a long document, whose sentences have a batch of their own, takes as much of the machine as one
-short request. A batch that was idle starts with a small credit; a batch of short requests gets it each time, so a short
-request is often answered before a long one has its next turn.
+knows nothing of HTTP. Its batches take turns: the batch that has used the least time per request goes next. So a long
+document, whose sentences have a batch of their own, takes as much of the machine as one short request. A batch that was
+idle starts with a small credit, and a batch of short requests gets it each time: a short request is often answered
+before a long one has its next turn.
 
 A `HostBatch` runs a search step by step from the host and supports all options; new sentences join the running search.
 A `WholeBatch` passes whole batches to another library's engine, and no sentence joins them. A `SlotBatch` is for a GPU:
 a captured graph with slots, which new sentences take as others finish. There is one for each class of source length,
 for greedy search or a beam of up to five, and for 16, 256 or 1,024 sentences, as far as memory allows. `warm` captures
-all of them within one memory budget; none is captured later. A turn of such a batch launches some steps. In another
-turn, after writing the results of earlier steps, the engine waits for them; new sentences come in between the two.
-Slots do not support wider beams, sampling, coverage, n-gram blocking, groups, or an output longer than the slot: such
-jobs run step by step on the host, in turn with the rest. On a CPU all jobs do.
+all of them within one memory budget. A turn of such a batch launches some steps. In another turn, after writing the
+results of earlier steps, the engine waits for them; new sentences come in between the two. Slots do not support wider
+beams, sampling, coverage, n-gram blocking, groups, or an output longer than the slot: such jobs run step by step on the
+host, in turn with the rest. On a CPU all jobs do.
 """
 
 import functools
@@ -405,8 +405,7 @@ class Engine:
     ):
         """`longest` is the most tokens of a source; `memory` is the share of free GPU memory that slots may take.
 
-        `search` belongs to another library's engine, which takes whole batches and replaces the model's own
-        computation.
+        `search` is that of another library's engine, which takes whole batches and replaces the model.
         """
         self.model, self.longest, self.memory, self.search = model, longest, memory, search
         self.device = next(model.parameters()).device
@@ -456,7 +455,7 @@ class Engine:
 
     @property
     def active(self) -> bool:
-        """Whether a job is running or has ended."""
+        """Whether a batch has work, or outcomes wait to be reported."""
         return bool(self.busy) or bool(self.ended)
 
     def room(self, bulk: bool) -> int:
@@ -486,9 +485,9 @@ class Engine:
     def batch_of(self, job: Job, together: int = 1) -> RunningBatch:
         """Choose the batch for a job: slots, or a batch on the host. `together` counts the jobs that come with it.
 
-        Two graphs in turn are slower than one. So sentences of a long request go to a graph that is running, if it has
-        room for all of them; greedy ones may join a beam's graph with many sentences. Those of a short request go to
-        the graph with the fewest slots, unless other short requests run in a larger one.
+        Two graphs in turn are slower than one. So sentences of a long request go to a running graph with room for all
+        of them; greedy ones may join a beam's graph with many sentences. Those of a short request go to the graph with
+        the fewest slots, unless other short requests run in a larger one.
         """
         if self.in_slots(job):
             keys, greedy = length_class(len(job.source)), job.options.beam == 1
@@ -573,8 +572,8 @@ class Engine:
 
         It is the batch that has used the least time; if that has enough steps in flight, another that is hardly ahead
         of it. If no batch can launch steps, the engine waits for those launched first. Next to short requests, long
-        ones launch one burst at a time, and none between two bursts of a short request whose turn it is: it would have
-        to wait for them on the device.
+        ones launch one burst at a time, and none between two bursts of a short request whose turn it is, as it would
+        have to wait.
         """
         batches = sorted(self.busy, key=lambda batch: batch.time)
         short = any(batch.short for batch in batches)

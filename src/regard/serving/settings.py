@@ -71,7 +71,7 @@ def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, li
     for argument in arguments:
         name, equals, folders = argument.partition("=")
         if not equals or packs.is_folder(argument):
-            path = Path(os.path.abspath(argument))  # of a link itself, not its target
+            path = Path(os.path.abspath(argument))  # the link's own name, not its target's
             name, folders = path.stem if packs.is_pack(path) else path.name, argument
         each = [folders] if packs.is_folder(folders) else folders.split("+")
         if not name or not all(each):

@@ -217,7 +217,7 @@ class Worker(threading.Thread):
             self.end_call(call.value, call.error)
 
     def give_up(self, jobs: Iterable[Job]) -> None:
-        """Answer all running jobs and calls with an error."""
+        """Answer these jobs and the running call with an error."""
         self.queue.deliver([(job, WorkerError(STOPPED)) for job in jobs])
         self.end_call(error=WorkerError(STOPPED))
 

@@ -70,7 +70,7 @@ class LanguageTable:
         self.codes = list(dict.fromkeys([*sources, *targets]))  # of all languages, sources first
 
     def targets(self, source: str) -> list[str]:
-        """List the languages that a text in this one can be translated into, with its own language last."""
+        """List the languages into which a text in this one can be translated, with its own language last."""
         targets = [pair.target for pair in self.pairs if pair.source == source]
         for sources, others in self.many.values():
             targets += others if source in sources else []

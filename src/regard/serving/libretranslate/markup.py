@@ -260,8 +260,8 @@ def parse_html(text: str) -> Document:
     ends, first_loose = match_elements(tokens)
     parts: list[Segment | str] = []
     run: list[Token] = []
-    # For each open table and select, the innermost last: whether the text is outside all cells. The standard moves such
-    # text, or its tags.
+    # For each open table and select, the innermost last: whether the text is outside all cells. The standard moves it
+    # then.
     loose = [False]
     for number, token in (*keep_whole(tokens, ends), (len(tokens), Token("block", ""))):
         if token.kind not in ("block", "tail"):
@@ -314,10 +314,7 @@ def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
 
 
 def keep_whole(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[tuple[int, Token]]:
-    """Join each element that is not translated into one token, and tell blocks from inline tags.
-
-    Yield each token with the number of the last token in it.
-    """
+    """Yield tokens with their last part's number: join untranslated elements, tell blocks from inline tags."""
     number = 0
     while number < len(tokens):
         token = tokens[number]

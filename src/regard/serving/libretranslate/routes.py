@@ -123,7 +123,7 @@ class Routes:
         return await self.finish(self.service, request, work())
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file, and say where it can be fetched."""
+        """Translate a file, and return the URL of the result."""
         fields = await self.read_fields(request)
         file = fields.get("file")
         if not isinstance(file, UploadFile):
@@ -146,7 +146,7 @@ class Routes:
         return await self.finish(self.service, request, work())
 
     async def download_file(self, request: Request) -> Response:
-        """Hand a translated file over, to be saved and not to be shown."""
+        """Return a translated file as a download, not to be displayed."""
         found = self.files.get(request.path_params["key"])
         if found is None:
             raise ProtocolError(404, "There is no such file, or no more: files are kept for ten minutes")
@@ -167,18 +167,18 @@ class Routes:
         return JSONResponse([as_detection(each) for each in likely])
 
     async def suggest(self, request: Request) -> Response:
-        """Refuse a better translation: this server learns nothing from its clients."""
+        """Refuse suggested translations: the server does not learn from its clients."""
         await self.read_fields(request)
         raise ProtocolError(403, "Suggestions are disabled on this server")
 
     async def languages(self, request: Request) -> Response:
-        """List the languages."""
+        """List the languages and their targets."""
         table = self.table()
         rows = [{"code": code, "name": language_name(code), "targets": table.targets(code)} for code in table.codes]
         return JSONResponse(rows)
 
     async def frontend_settings(self, request: Request) -> Response:
-        """Say what this server allows."""
+        """Return the settings and limits of this server."""
         settings, pairs = self.service.settings, self.table().pairs
         first = (pairs[0].source, pairs[0].target) if pairs else ("", "")
         source, target = ({"code": code, "name": language_name(code)} for code in first)
@@ -196,11 +196,11 @@ class Routes:
         )
 
     async def health(self, request: Request) -> Response:
-        """Say whether every model serves."""
+        """Return whether every model serves."""
         return JSONResponse({"status": "ok"}) if self.service.ready else JSONResponse({"status": "not ready"}, 503)
 
     async def spec(self, request: Request) -> Response:
-        """Describe these routes, and no others."""
+        """Return the OpenAPI description of these routes alone."""
         whole = self.app.openapi()
         own = {
             path: methods
