@@ -429,7 +429,7 @@ def check_width(name: str, x: Tensor, size: int) -> None:
 # ---- one score per head
 
 
-class PerHead(Score):
+class PerHead(Score, delegates=True):
     """One score per head, each with its own parameters; heads are the last leading dimension."""
 
     def __init__(self, scores: list[Score]):

@@ -8,7 +8,7 @@ two. Bilinear scores (dot, scaled, general, cosine) are then a single product, w
 import inspect
 import math
 import warnings
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -40,8 +40,8 @@ class Score(Settling):
     key_size: int | None = None
     settled: tuple[int, str, float, bool] | None
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """Raise TypeError if a subclass overrides `forward` or `__call__`, which attention never calls."""
+    def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
+        """Raise TypeError if a subclass overrides what attention does not call; `delegates` allows a `fused_form`."""
         super().__init_subclass__(**options)
         adopt_old_names(cls)
         for name, kind in (("forward", Score), ("__call__", nn.Module)):
@@ -51,6 +51,12 @@ class Score(Settling):
                     "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for "
                     "what is done to the query and the keys"
                 )
+        if cls.fused_form is not Score.fused_form and not delegates:
+            raise TypeError(
+                f"{cls.__name__} overrides `fused_form`, which follows from `form` and `compare`: set those"
+            )
+        if cls.compare is Score.compare and cls.vector is not Score.vector:
+            raise TypeError(f"{cls.__name__} overrides `vector`, which only an Additive score has: override `compare`")
 
     @property
     def fused_form(self) -> str:
@@ -200,6 +206,12 @@ class Additive(Score):
         self.query = Linear(query_size, hidden, bias=False)
         self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise TypeError if a subclass overrides `scale`, which an additive score does not have."""
+        super().__init_subclass__(**options)
+        if cls.compare is Additive.compare and cls.scale is not Score.scale:
+            raise TypeError(f"{cls.__name__} overrides `scale`, which only a bilinear score has: override `compare`")
 
     def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
         """Return W q_i."""

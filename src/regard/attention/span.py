@@ -338,6 +338,16 @@ class Packed(Span):
     keys. If they are given, nothing is read back from the device and the offsets are not checked.
     """
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """Raise TypeError if a subclass overrides what is not always called: kernels read the offsets themselves."""
+        super().__init_subclass__(**options)
+        for name in ("narrow", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"):
+            if getattr(cls, name) is not getattr(Packed, name):
+                raise TypeError(
+                    f"{cls.__name__} overrides `{name}`, which is not always called for a Packed span: join Packed "
+                    "with a span of your own by &"
+                )
+
     def __init__(
         self,
         offsets: Int[Tensor, " s1"] | Sequence[int],

@@ -63,6 +63,9 @@ class Weighting(Settling):
                     f"{cls.__name__} overrides `{name}`, which not every backend calls: override `weigh(scores, "
                     "mask)`, which returns a Weighed"
                 )
+        home = next(each for each in cls.__mro__ if "weigh" in each.__dict__)
+        if cls.temperature is not Weighting.temperature and home.__module__ == __name__ and home is not Softmax:
+            raise TypeError(f"{cls.__name__} has a `temperature`, which {home.__name__} does not use: override `weigh`")
         if "name" not in cls.__dict__ and "weigh" in cls.__dict__:
             cls.name = "other"
 
