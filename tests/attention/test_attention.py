@@ -22,9 +22,7 @@ from attention.cases import (
 )
 from oracles import agree
 
-from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, use_backend
-from regard.attention.grid import GridSelfAttention
-from regard.attention.positions import Rotary
+from regard.attention import Attention, Learned, use_backend
 from regard.attention.score import Additive, Cosine, Dot, General, Location
 from regard.attention.span import Causal, Lengths, Monotonic, Predictive
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
@@ -154,6 +152,19 @@ def test_the_layout_in_memory_does_not_matter(name):
         agree(actual, expected, [query, keys, values])
 
 
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("n", [1, 2, 13])
+def test_the_number_of_queries_is_free_of_the_number_of_keys(name, n):
+    """N_Q queries give N_Q contexts, whatever N_X; each as if it had been alone."""
+    score = SCORES[name](7)
+    query, keys, values = draw_inputs(score, (2,), n, 7)
+    attention = attention_of(score)
+    together = attention(query, keys, values)
+    assert together.shape == (2, n, 4)
+    apart = [attention(query[:, i : i + 1], keys, values) for i in range(n)]
+    agree(together, torch.cat(apart, dim=1), [query, keys, values])
+
+
 @pytest.mark.parametrize("weighting", [Softmax, Sparsemax, Plain])
 @pytest.mark.parametrize("name", CONTENT_SCORES)
 def test_a_content_score_is_blind_to_the_order_of_keys_and_follows_the_order_of_queries(name, weighting):
@@ -172,6 +183,17 @@ def test_positions_break_the_blindness(what):
     attention = attention_of(score, span=spans.get(what))
     order = torch.arange(7).roll(3)
     assert not torch.allclose(attention(query, keys[order], values[order]), attention(query, keys, values))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_values_may_be_projected_before_or_after(name):
+    """A(X W_V) = (A X) W_V."""
+    score, weight = SCORES[name](6), normal(4, 3)
+    query, keys, values = draw_inputs(score, leading(), 3, 6)
+    attention = attention_of(score)
+    agree(
+        attention(query, keys, values @ weight), attention(query, keys, values) @ weight, [query, keys, values, weight]
+    )
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------
@@ -259,37 +281,43 @@ def test_every_weighting_stays_finite_at_huge_scores(build, dtype, training):
     assert all(torch.isfinite(one).all() for one in oracles.gradients(context, leaves, torch.randn_like(context)))
 
 
-MODULES = {  # and the shapes of their inputs
-    "general": (lambda: Attention(General(5, 5)), [(2, 3, 5), (2, 6, 5)]),
-    "additive": (lambda: Attention(Additive(5, 5, hidden=7)), [(2, 3, 5), (2, 6, 5)]),
-    "cosine": (lambda: Attention(Cosine("learned")), [(2, 3, 5), (2, 6, 5)]),
-    "location": (lambda: Attention(Location(5, length=9)), [(2, 3, 5), (2, 6, 5)]),
-    "local-p": (lambda: Attention(General(5, 5), span=Predictive(5, 2)), [(2, 3, 5), (2, 6, 5)]),
-    "pooling": (lambda: Attention(Dot(), query=Learned(3, 5)), [None, (2, 6, 5)]),
-    "heads": (lambda: Heads(6, heads=2), [(2, 5, 6)]),
-    "heads of sizes": (lambda: Heads(6, heads=2, query_size=8, value_size=4, memory_size=6), [(2, 5, 6)]),
-    "heads of slices": (lambda: Heads(6, heads=2, split="input"), [(2, 5, 6)]),
-    "heads with scores": (lambda: Heads(6, heads=2, score=lambda d: Additive(d, d, hidden=5)), [(2, 5, 6)]),
-    "rotary heads": (lambda: Heads(8, heads=2, rotary=Rotary(4)), [(2, 5, 8)]),
-    "block": (lambda: Block(8, 2, hidden=9), [(2, 5, 8)]),
-    "encoder": (lambda: Encoder(8, 2, 2, norm="post", rotary=True), [(2, 5, 8)]),
-    "decoder": (lambda: Decoder(8, 2, 2), [(2, 5, 8), (2, 5, 8)]),
-    "grid": (lambda: GridSelfAttention(8), [(2, 8, 3, 4)]),
+ATTENTIONS = {
+    "general": lambda: Attention(General(5, 5)),
+    "additive": lambda: Attention(Additive(5, 5, hidden=7)),
+    "cosine": lambda: Attention(Cosine("learned")),
+    "location": lambda: Attention(Location(5, length=9)),
+    "local-p": lambda: Attention(General(5, 5), span=Predictive(5, 2)),
+    "pooling": lambda: Attention(Dot(), query=Learned(3, 5)),
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", ATTENTIONS)
 @pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
 def test_kept_and_loaded_it_is_the_same(name, way):
-    make, shapes = MODULES[name]
-    one, inputs = scrambled(make()).eval(), [None if shape is None else normal(*shape) for shape in shapes]
+    one, keys = scrambled(ATTENTIONS[name]()).eval(), normal(2, 6, 5)
     if way == "state_dict":
-        other = make().double().eval()
+        other = ATTENTIONS[name]().double().eval()
         other.load_state_dict(one.state_dict(), strict=True)
     else:
         other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
+    query = None if name == "pooling" else normal(2, 3, 5)
     assert {k: v.shape for k, v in other.state_dict().items()} == {k: v.shape for k, v in one.state_dict().items()}
-    assert torch.equal(one(*inputs), other(*inputs))
+    assert torch.equal(one(query, keys), other(query, keys))
+
+
+def test_a_forced_backend_is_thread_local_and_ends_with_its_block():
+    import threading
+
+    attention, inputs = Attention(Dot()), [torch.randn(2, 3, 8) for _ in range(3)]
+    chosen, seen = attention.backend(*inputs), []
+    with use_backend("dense"):
+        assert attention.backend(*inputs) == "dense"
+        thread = threading.Thread(target=lambda: seen.append(attention.backend(*inputs)))
+        thread.start()
+        thread.join()
+    assert seen == [chosen]
+    assert chosen != "dense", "the plain dot product has a faster backend than the specification"
+    assert attention.backend(*inputs) == chosen
 
 
 def test_a_module_does_not_remember_its_input():

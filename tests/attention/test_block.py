@@ -2,6 +2,7 @@
 
 import oracles
 import pytest
+import torch
 from attention.cases import normal, scrambled
 from attention.test_heads import by_loop as heads_by_loop
 from oracles import agree
@@ -9,7 +10,7 @@ from torch import nn
 
 from regard.attention import Block, Decoder, Encoder
 from regard.attention.block import GELUDropout, MixingBlock, ReLUDropout, SiLUDropout
-from regard.attention.span import Causal
+from regard.attention.span import Causal, Lengths
 from regard.errors import ArgumentError
 
 
@@ -51,6 +52,24 @@ def block_by_loop(
     feed = feed_forward_of(block, activation)
     (last,) = norms
     return oracles.residual(x, lambda y: oracles.per_vector(feed, y), last, norm)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_block_equals_the_loop(norm):
+    block, x = scrambled(Block(6, 2, hidden=9, norm=norm)), normal(2, 4, 6)
+    expected = block_by_loop(block, x, heads=2, norm=norm, span=oracles.lengths(torch.tensor([3, 4])))
+    agree(block(x, span=Lengths([3, 4])), expected, [x, *block.parameters()])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_block_with_cross_attention_equals_the_loop(norm):
+    block, x, memory = scrambled(Block(6, 2, hidden=9, norm=norm, cross=True)), normal(2, 3, 6), normal(2, 5, 6)
+    lengths = torch.tensor([2, 5])
+    expected = block_by_loop(
+        block, x, heads=2, norm=norm, span=oracles.causal(), memory=memory, memory_span=oracles.lengths(lengths)
+    )
+    actual = block(x, memory, span=Causal(), memory_span=Lengths(lengths))
+    agree(actual, expected, [x, memory, *block.parameters()])
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])

@@ -1,5 +1,8 @@
 """Encoder and Decoder against the loop of Vaswani et al., section 3.1, pre and post norm; and stepping."""
 
+import copy
+import pickle
+
 import oracles
 import pytest
 import torch
@@ -8,7 +11,7 @@ from attention.test_block import block_by_loop
 from oracles import agree
 from torch import nn
 
-from regard.attention import Decoder, Encoder
+from regard.attention import Block, Decoder, Encoder
 from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed
 
 
@@ -60,6 +63,18 @@ def test_a_pre_norm_stack_ends_with_a_norm_and_a_post_norm_stack_does_not():
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
+
+
+def test_an_encoder_without_positions_follows_the_order_of_its_input():
+    encoder, x, order = scrambled(Encoder(6, 2, 2)), normal(2, 7, 6), torch.randperm(7)
+    agree(encoder(x[:, order]), encoder(x)[:, order], [x], rtol=1e-8)
+
+
+@pytest.mark.parametrize("what", ["causal", "rotary"])
+def test_positions_break_it(what):
+    encoder = scrambled(Encoder(8, 2, 2, rotary=what == "rotary"))
+    span, x, order = Causal() if what == "causal" else None, normal(1, 7, 8), torch.arange(7).roll(3)
+    assert not torch.allclose(encoder(x[:, order], span=span), encoder(x, span=span)[:, order])
 
 
 @pytest.mark.parametrize("rotary", [False, True])
@@ -146,6 +161,26 @@ def test_dropout_only_in_training():
     encoder, x = scrambled(Encoder(6, 2, 2, dropout=0.5)), normal(2, 4, 6)
     assert not torch.equal(encoder.train()(x), encoder(x))
     assert torch.equal(encoder.eval()(x), encoder(x))
+
+
+MODULES = {
+    "block": lambda: Block(8, 2, hidden=9),
+    "encoder": lambda: Encoder(8, 2, 2, norm="post"),
+    "rotary": lambda: Encoder(8, 2, 2, rotary=True),
+    "decoder": lambda: Decoder(8, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
+def test_kept_and_loaded_it_is_the_same(name, way):
+    one, x = scrambled(MODULES[name]()).eval(), [normal(2, 5, 8) for _ in range(2 if name == "decoder" else 1)]
+    if way == "state_dict":
+        other = MODULES[name]().double().eval()
+        other.load_state_dict(one.state_dict(), strict=True)
+    else:
+        other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
+    agree(other(*x), one(*x))
 
 
 def test_steps_do_not_grow_a_graph():

@@ -1,5 +1,8 @@
 """Attention over grids: Zhang's layer against the loop, and any attention over a feature grid."""
 
+import copy
+import pickle
+
 import oracles
 import pytest
 import torch
@@ -51,6 +54,31 @@ def test_zhangs_queries_and_keys_have_an_eighth_of_the_channels():
     assert layer.query.weight.shape[0] == layer.key.weight.shape[0] == 4
 
 
+def test_zhangs_scores_are_not_scaled():
+    layer, x = scrambled(GridSelfAttention(32)), normal(1, 32, 2, 3)
+    q, k = (part(x).flatten(-2) for part in (layer.query, layer.key))
+    weights = (q.mT @ k).softmax(-1)
+    value = layer.value(x).flatten(-2)
+    summed = (value @ weights.mT).unflatten(-1, (2, 3))
+    agree(layer(x), layer.gamma * layer.output(summed) + x, [x])
+
+
+def test_zhangs_convolution_comes_after_the_sum():
+    """Its bias is then added once a place, whatever the weights."""
+    layer, x = scrambled(GridSelfAttention(8)), normal(1, 8, 2, 3)
+    assert layer.output.weight.shape == (8, layer.value.weight.shape[0], 1, 1)
+    torch.nn.init.zeros_(layer.value.weight)
+    torch.nn.init.zeros_(layer.value.bias)
+    agree(layer(x), layer.gamma * layer.output.bias[:, None, None] + x, [x])
+
+
+def test_zhangs_layer_follows_the_order_of_places():
+    """No positions in it: turning the picture turns the result."""
+    layer, x = scrambled(GridSelfAttention(8)), normal(2, 8, 3, 4)
+    agree(layer(x.flip(-1)), layer(x).flip(-1), [x])
+    agree(layer(x.transpose(-1, -2)), layer(x).transpose(-1, -2), [x])
+
+
 def test_attention_over_a_grid_equals_attention_over_its_places():
     lead, height, width = leading(), number(1, 3), number(1, 4)
     attention = scrambled(Attention(Additive(5, 6, hidden=7)))
@@ -81,3 +109,14 @@ def test_a_hard_choice_over_a_grid():
     assert look.weights.shape == (2, 3, 3, 4)
     best = (query @ features.flatten(-2)).argmax(-1)
     agree(look.weights.flatten(-2), torch.nn.functional.one_hot(best, 12).double())
+
+
+@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
+def test_kept_and_loaded_it_is_the_same(way):
+    one, x = scrambled(GridSelfAttention(8)), normal(2, 8, 3, 4)
+    if way == "state_dict":
+        other = GridSelfAttention(8).double()
+        other.load_state_dict(one.state_dict(), strict=True)
+    else:
+        other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
+    assert torch.equal(one(x), other(x))

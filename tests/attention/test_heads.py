@@ -1,6 +1,8 @@
 """Heads against the loop of Vaswani et al., section 3.2.2; and the properties that hold for any heads."""
 
+import copy
 import math
+import pickle
 
 import oracles
 import pytest
@@ -223,6 +225,14 @@ def test_split_input_gives_each_head_its_slice_and_no_output_projection(options)
     assert getattr(module, "output", None) is None
 
 
+def test_split_input_keeps_heads_apart():
+    """The first head's result does not hang on the second head's slice."""
+    module, x = scrambled(Heads(6, heads=2, split="input")), normal(4, 6)
+    (gradient,) = torch.autograd.grad(module(x)[:, :3].sum(), x)
+    assert gradient[:, :3].any()
+    assert not gradient[:, 3:].any()
+
+
 @pytest.mark.parametrize("start", [0, 5, torch.tensor([2, 0])])
 def test_rotary_turns_queries_and_keys(start):
     module = scrambled(Heads(8, heads=2, rotary=Rotary(4)))
@@ -266,6 +276,14 @@ def test_positions_break_it(what):
     module = scrambled(Heads(8, heads=2, rotary=Rotary(4) if what == "rotary" else None))
     x, order = normal(1, 7, 8), torch.arange(7).roll(3)
     assert not torch.allclose(module(x[:, order], span=spans.get(what)), module(x, span=spans.get(what))[:, order])
+
+
+def test_a_causal_result_does_not_hang_on_what_comes_later():
+    module, x = scrambled(Heads(6, heads=2)), normal(7, 6)
+    for i in range(7):
+        (gradient,) = torch.autograd.grad(module(x, span=Causal())[i].sum(), x)
+        assert not gradient[i + 1 :].any()
+        assert gradient[: i + 1].any()
 
 
 @pytest.mark.parametrize("inside", [None, Causal(), Monotonic(1)])
@@ -365,6 +383,28 @@ def test_each_head_makes_its_own_hard_choice():
     look = module.look(x, normal(100, 7, 6))
     assert look.picked.shape == look.log_prob.shape == (100, 2, 1)
     assert (look.picked[:, 0] != look.picked[:, 1]).any()
+
+
+MODULES = {
+    "plain": lambda: Heads(6, heads=2),
+    "sizes": lambda: Heads(6, heads=2, query_size=8, value_size=4, memory_size=6),
+    "input": lambda: Heads(6, heads=2, split="input"),
+    "scores": lambda: Heads(6, heads=2, score=lambda d: Additive(d, d, hidden=5)),
+    "rotary": lambda: Heads(8, heads=2, rotary=Rotary(4)),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
+def test_kept_and_loaded_it_is_the_same(name, way):
+    one, x = scrambled(MODULES[name]()), normal(2, 5, 8 if name == "rotary" else 6)
+    if way == "state_dict":
+        other = MODULES[name]().double()
+        other.load_state_dict(one.state_dict(), strict=True)
+    else:
+        other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
+    agree(other(x), one(x))
+    agree(other(x, span=Causal()), one(x, span=Causal()))
 
 
 def test_heads_of_different_kinds_are_refused():

@@ -20,7 +20,7 @@ from attention.cases import (
 from oracles import agree
 
 from regard.attention import Attention
-from regard.attention.score import Additive, Dot, Location
+from regard.attention.score import Additive, Dot, General, Location
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 
 
@@ -55,6 +55,22 @@ def local_p_case(length, keys, radius):
     return look, (query @ annotations.mT)[0], centre
 
 
+def test_local_p_gaussian_comes_after_the_softmax_and_is_not_renormalised():
+    look, scores, centre = local_p_case(length=9, keys=9, radius=2)
+    window = [j for j in range(9) if abs(j - centre.item()) <= 2]
+    shares = scores[window].softmax(-1)
+    gate = torch.stack([torch.exp(-((j - centre) ** 2) / 2) for j in window])
+    agree(look.weights[0, window], shares * gate)
+    assert look.weights.sum() < 1
+    agree(look.weights.sum(), (shares * gate).sum())
+
+
+def test_local_p_predicts_within_the_true_length_not_the_padded_one():
+    look, _, centre = local_p_case(length=4, keys=13, radius=2)
+    agree(look.centre, centre.reshape(1))
+    assert 0 < look.centre.item() < 4
+
+
 def test_local_p_deviation_is_half_the_radius():
     """One key a window cannot say; two keys can: their ratio over the softmax's gives σ."""
     radius = 4
@@ -81,12 +97,24 @@ def test_local_p_window_is_clipped_at_the_sentence():
     assert not look.weights[0, : window[0]].any()
 
 
+def test_local_p_weights_sum_to_at_most_one():
+    span, query, keys = scrambled(Predictive(5, 2)), normal(3, 7, 5), normal(3, 13, 5)
+    weights = Attention(Dot(), span=span).look(query, keys, span=Lengths([1, 7, 13])).weights
+    assert (weights >= 0).all()
+    assert (weights.sum(-1) <= 1 + 1e-12).all()
+
+
 def test_local_m_window_is_centred_at_the_step():
     keys = torch.eye(9, dtype=torch.float64)
     weights = Attention(Dot()).look(torch.zeros(9, 9, dtype=torch.float64), keys, span=Monotonic(2)).weights
     for i, line in enumerate(weights):
         seen = [j for j in range(9) if abs(i - j) <= 2]
         agree(line, torch.tensor([1 / len(seen) if j in seen else 0.0 for j in range(9)], dtype=torch.float64))
+
+
+def test_local_m_without_a_gaussian_sums_to_one():
+    look = Attention(General(5, 5).double(), span=Monotonic(1)).look(normal(2, 7, 5), normal(2, 7, 5))
+    agree(look.weights.sum(-1), torch.ones(2, 7, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("span", [lambda: Monotonic(2), lambda: Predictive(5, 2)])
@@ -167,6 +195,14 @@ def test_padding_never_changes_a_result_and_gets_no_gradient(score_name, name):
         agree(actual, alone, leaves)
         for gradient in oracles.gradients(actual, garbage, torch.randn_like(actual)):
             assert not gradient.any()
+
+
+def test_changing_the_order_of_rows_changes_only_the_order_of_results():
+    lengths, inputs = torch.tensor([3, 7, 0, 5]), draw_inputs(SCORES["scaled"](7), (4,), 2, 7)
+    order = torch.randperm(4)
+    attention = Attention(Dot(scaled=True))
+    straight = attention(*inputs, span=Lengths(lengths))
+    agree(attention(*(x[order] for x in inputs), span=Lengths(lengths[order])), straight[order], inputs)
 
 
 # --- empty rows -----------------------------------------------------------------------------------------------------

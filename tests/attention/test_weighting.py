@@ -44,6 +44,12 @@ def test_sparsemax_gives_exact_zeros():
     assert weigh(Sparsemax(), torch.tensor([[0.0, 0.1, 3.0]])).tolist() == [[0.0, 0.0, 1.0]]
 
 
+def test_sparsemax_of_equal_scores_is_uniform():
+    agree(
+        weigh(Sparsemax(), torch.full((2, 7), 5.0, dtype=torch.float64)), torch.full((2, 7), 1 / 7, dtype=torch.float64)
+    )
+
+
 def test_sparsemax_within_a_mask_is_the_sparsemax_of_what_is_left():
     scores, allowed = normal(1, 7), torch.tensor([True, False, True, True, False, True, False])
     weights = weigh(Sparsemax(), scores, Mask(allowed[None]))
