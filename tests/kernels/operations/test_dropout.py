@@ -9,6 +9,7 @@ from oracles import agree
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention import Block
+from regard.errors import ShapeError
 from regard.kernels import reference
 from regard.kernels.operations import dropout as cpu
 from regard.kernels.operations.dropout import (
@@ -234,3 +235,24 @@ def test_where_the_kernel_does_not_serve_it_is_the_same(normed):
     torch.testing.assert_close(found[: 1 + normed], expected[: 1 + normed])
     dropped, _ = residual(torch.zeros(500, 9), torch.ones(500, 9), None, 0.5, None, None)
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.unchecked
+def test_wrong_arguments_are_named():
+    with pytest.raises(ShapeError, match=r"y: \[2, 3\] given, expected x's \[4, 3\]"):
+        residual(torch.zeros(4, 3), torch.zeros(2, 3), None, 0.0, None, None)
+
+
+def test_the_expectation_and_the_variance_stay():
+    x, p = torch.full((1 << 21,), 3.0), 0.1
+    y = dropout(x, p)
+    assert float(y.mean()) == pytest.approx(3.0, abs=5 * 3 * math.sqrt(p / (1 - p) / len(x)))
+    assert float(y.var()) == pytest.approx(9 * p / (1 - p), rel=0.02)
+
+
+def test_a_block_drops_in_training_only():
+    block = Block(8, 2, dropout=0.5, feed_dropout=0.5)
+    x = torch.randn(2, 5, 8)
+    assert not torch.equal(block(x), block(x))
+    block.eval()
+    assert torch.equal(block(x), block(x))

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from oracles import agree
 from torch.autograd import gradcheck
 
+from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
 from regard.kernels.operations.projection_loss import projection_loss
 
@@ -165,3 +166,16 @@ def test_hidden_that_is_not_contiguous():
     found = torch.autograd.grad(projection_loss(turned, weight, None, targets, 0.1, 4)[0], [turned, weight])
     expected = torch.autograd.grad(reference.projection_loss(turned, weight, None, targets, 0.1)[0], [turned, weight])
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.unchecked
+def test_wrong_arguments_are_named():
+    hidden, weight, bias, targets = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7), torch.randint(7, (5,))
+    with pytest.raises(ShapeError, match=r"hidden: \[5, 2\] given, expected \[t d\] beside a weight \[7, 3\]"):
+        projection_loss(hidden[:, :2], weight, bias, targets)
+    with pytest.raises(ShapeError, match=r"targets: \[4\] given, expected one per token, \[5\]"):
+        projection_loss(hidden, weight, bias, targets[:4])
+    with pytest.raises(ArgumentError, match="smoothing: 1.0 given"):
+        projection_loss(hidden, weight, bias, targets, 1.0)
+    with pytest.raises(ArgumentError, match="chunk: 0 given"):
+        projection_loss(hidden, weight, bias, targets, 0.1, 0)

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ShapeError
 from regard.kernels.table import has_kernel
 
 STEPS = 1 << 16  # number of values of sixteen bits
@@ -152,6 +153,8 @@ def residual(
     `bias` belongs to the linear layer that made y and omitted it. The sum has x's dtype; the norm has `dtype`, by
     default y's. `seed` comes from `triton.dropout.draw_seed`, by default a new draw; it is not used on a CPU.
     """
+    if x.shape != y.shape:
+        raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
     fits = x.shape[-1] <= WIDEST and not torch.compiler.is_compiling()
     if fits and has_kernel(x.device.type, x.dtype, y.dtype):
         from regard.kernels.triton import dropout as triton

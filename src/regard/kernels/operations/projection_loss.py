@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
 from regard.kernels.table import has_kernel
 from regard.machine import wide_dtype
@@ -37,6 +38,14 @@ def projection_loss(
     may be padded to a fixed size. The second sum carries no gradient. `chunk` is the number of tokens that are
     projected at once. Under torch.compile this is the plain expression, which the compiler fuses itself.
     """
+    if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
+        raise ShapeError(f"hidden: {list(hidden.shape)} given, expected [t d] beside a weight {list(weight.shape)}")
+    if targets.shape != hidden.shape[:1]:
+        raise ShapeError(f"targets: {list(targets.shape)} given, expected one per token, [{len(hidden)}]")
+    if not 0 <= smoothing < 1:
+        raise ArgumentError(f"smoothing: {smoothing!r} given, expected a number from 0 up to, not including, 1")
+    if chunk is not None and chunk < 1:
+        raise ArgumentError(f"chunk: {chunk!r} given, expected at least 1 token")
     if torch.compiler.is_compiling():
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
     device, training = hidden.device.type, torch.is_grad_enabled()
