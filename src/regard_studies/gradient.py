@@ -78,7 +78,7 @@ def remember(layer: nn.RNNBase) -> None:
 
 
 class Kind(typing.NamedTuple):
-    """A kind of network: its builder, its family and its line style."""
+    """A kind of network: its builder, its initialisation in words, and its colour and line style."""
 
     build: Callable[[int], Network]
     start: str
