@@ -32,7 +32,7 @@ JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words with inner hyphen
 class Pairs:
     """A parallel corpus: its [data] and [tokenizer] settings, and its test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     sources: list[str]
     references: list[str]
@@ -187,7 +187,7 @@ def find_file(folder: Path, name: str) -> Path:
 class Sentences:
     """A corpus of one language: its [data] and [tokenizer] settings, and its test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     real: bool = True
@@ -246,7 +246,7 @@ def sides(train: Path, valid: Path) -> dict[str, Any]:
 class Reviews:
     """Documents with labels: their [data] and [tokenizer] settings, and the test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     labels: list[str]
@@ -306,7 +306,7 @@ def imdb(folder: Path) -> Reviews:
 class Gallery:
     """Pictures with captions: their [data] settings, and the test pictures, each with all its captions."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     data: dict[str, Any]
     pixels: list[np.ndarray]  # uint8 [3 h w]
     references: list[list[str]]

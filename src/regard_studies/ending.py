@@ -252,7 +252,7 @@ def verdicts(
     evidence = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
     rising = {
         name: np.diff(each.anywhere[MIN_WORDS : MAX_WORDS + 1]) for name, each in figures["symbols"].items()
-    }  # of symbols it grows at every place
+    }  # on symbols, the true probability grows at every place
     with_positions = [name for name in own if name != "none"]
     worse = {
         corpus: each["none"].perplexity / min(each[name].perplexity for name in with_positions)

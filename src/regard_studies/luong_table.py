@@ -34,7 +34,7 @@ from regard_studies.systems import (
     training_settings,
 )
 
-# perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+# Keys: perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds.
 Figures = Mapping[str, SeedStatistics]
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},

@@ -172,7 +172,7 @@ class Page(Part):
         return "\n\n".join(parts) + "\n"
 
     def results(self) -> dict[str, object]:
-        """Return every number, in types that JSON has."""
+        """Return every number in types of JSON."""
         return {
             "name": self.name,
             "title": self.title,

@@ -26,7 +26,7 @@ from regard_studies.seed_statistics import SeedStatistics, over_figures
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5
-# bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+# Keys: bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance.
 Figures = Mapping[str, SeedStatistics]
 SYSTEMS = {
     "none": "no attention",

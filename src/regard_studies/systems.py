@@ -34,7 +34,7 @@ Tables = Mapping[str, Mapping[str, Any]]  # the configuration of each system
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """A system after its training."""
+    """A trained system."""
 
     name: str
     seed: int

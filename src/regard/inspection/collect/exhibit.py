@@ -54,7 +54,7 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Addressing:
-    """How heads of a memory find their slots, stage by stage (Graves et al. 2014, section 3.3): each row is a step."""
+    """The stages of memory heads' addressing (Graves et al. 2014, section 3.3); each row is a step."""
 
     key: Float[Tensor, "h n d"]  # k
     strength: Float[Tensor, "h n 1"]  # β
@@ -80,9 +80,7 @@ class View:
     columns: str  # the side of the keys
     weights: Float[Tensor, "h n m"]
     entropy: Float[Tensor, "h n"] | None = None  # in nats; None if the weights are no distribution
-    centre: Float[Tensor, "h n"] | None = (
-        None  # local attention: the window's centre, in pieces of the columns' side
-    )
+    centre: Float[Tensor, "h n"] | None = None  # local attention: the window's centre, in pieces of the columns' side
     radius: float | None = None  # local attention: the window's radius D
     picked: Int[Tensor, "h n"] | None = None  # hard attention: the chosen column, -1 for none
     how: str = ""  # score, span and weighting in words
@@ -147,7 +145,7 @@ class HeadHits:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The dependency tree of a side's words, and which heads of self-attention follow it."""
+    """The dependency tree of a side's words, and how often each head of self-attention follows it."""
 
     side: str  # a key of `Exhibit.sides`
     heads: tuple[int, ...]  # the head of each word, from 0; -1 for the root
@@ -183,7 +181,7 @@ class GraphNode:
     loops: bool = False  # it reads its own output of the previous step
     shares: str | None = None  # the earlier node that owns its parameters
     count: int = 1  # number of identical nodes that are folded into it, including itself
-    folded: tuple[str, ...] = ()  # the modules of the others
+    folded: tuple[str, ...] = ()  # modules of the other nodes that are folded into it
     parameters: int = 0  # number of parameters in `modules`
     layer_symbol: str = ""  # its symbol with ℓ for the number of its layer
     pairs: bool = False  # its last axis counts keys and is not a width

@@ -178,7 +178,7 @@ def force(
 
 @dataclass(eq=False)
 class ForwardPass:
-    """A record of one forward pass: every look, the memory, and the log-probability of each piece."""
+    """A record of one forward pass: every `Look`, the memory, and the log-probability of each piece."""
 
     forced: ForcedExample
     model: Model

@@ -480,7 +480,7 @@ def own_symbols(recorder: Trace) -> Iterator[tuple[str, str]]:
 
 
 def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
-    """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
+    """Return a unit's layer in its stack, from 1, and the number of layers; the top layer for a unit in no layer."""
     if unit.layer is not None:
         return unit.layer
     parts = unit.module.split(".")

@@ -144,7 +144,7 @@ def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
 
 
 def pick(thing: object, names: str) -> dict[str, Any]:
-    """Return the named attributes as a dictionary; `names` separates them by spaces."""
+    """Return the attributes in `names`, a list separated by spaces, as a dictionary."""
     return {name: getattr(thing, name) for name in names.split()}
 
 
@@ -318,7 +318,7 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
 
 
 def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:
-    """Return half-precision bytes, all high bytes before all low bytes; None if a number is not finite in half."""
+    """Return a tensor's bytes in half precision, all high ones first; None if a number is not finite there."""
     halves = tensor.detach().cpu().half()
     if not bool(halves.isfinite().all()):
         return None

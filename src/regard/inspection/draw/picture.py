@@ -407,7 +407,7 @@ def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
 def draw_arc(
     axes: Axes, ends: tuple[float, float], base: float, y: float, colour: object, width: float, style: object = "solid"
 ) -> None:
-    """Draw an arc that leaves the line `base` and returns to it, at most at height `y`, with a dot at its end."""
+    """Draw an arc from and to the line `base`, up or down to `y`, with a dot at its end."""
     start, end = ends
     end += 0.06 if end < start else -0.06
     bend = min(BEND, abs(end - start) / 2) * (1 if start < end else -1)
