@@ -1,12 +1,12 @@
-"""Claims from the literature, each run and set beside its numbers.
+"""Studies: claims from the literature, each tested by an experiment.
 
-They fill the table of studies as a plugin's do: `STUDIES`, a `Study` per row; `run` runs one in a `Setting`. A study is
-a file with `run(seed=0, quick=False) -> Page`; one that trains its systems has `run(Setting) -> Page`. One that does
-both has a second file for what it trains, `run(Setting) -> Part`, which its page is joined with. Nothing heavy is
-imported until one is run.
+The table `STUDIES` has a `Study` per row and is filled as by a plugin; `run` runs a study in a `Setting`. A study is a
+file with `run(seed=0, quick=False) -> Page` or, if it trains all its systems, `run(Setting) -> Page`. A study that
+measures without training and also trains systems has a second file with `run(Setting) -> Part`; the part is joined to
+its page. Heavy imports happen only when a study runs.
 
-What a page is made of: `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed`, `signed_training`. What is trained:
-`train_all`, `group_by_name`, and `over_seeds` for means and deviations. All pages of a folder: `write_index`.
+Pages consist of `Page`, `Part`, `Table`, `Plot`, `Verdict`, `signed` and `signed_training`. `train_all` and
+`group_by_name` train systems, and `over_seeds` computes means and deviations. `write_index` lists a folder's pages.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -48,37 +48,37 @@ __getattr__, __dir__ = door(__name__)
 
 @dataclass(frozen=True)
 class Setting:
-    """Seeds, a device, a folder for what is trained, and one of real corpora."""
+    """The setting of a study: seeds, device, output folder, folder of real corpora, and number of processes."""
 
     seeds: tuple[int, ...] = (0,)
     quick: bool = False
     device: str = "auto"
     out: Path = Path("studies")
     say: Callable[[str], None] = lambda text: None
-    data: Path | None = None  # real corpora, a folder each; without it what is built in is taken
-    jobs: int = 1  # systems that are trained at the same time, a process each
+    data: Path | None = None  # folder with a subfolder per real corpus; without it studies use built-in corpora
+    jobs: int = 1  # number of systems that are trained at the same time, each in its own process
 
     @property
     def where(self) -> str:
-        """Return the device itself: a GPU where there is one, unless the setting names another."""
+        """Return the device that is used: for "auto", a GPU if there is one."""
         return self.device if self.device != "auto" else auto_device()
 
     @property
     def corpora(self) -> Path | None:
-        """Return the folder of real corpora, or None for a first look, which does not use them."""
+        """Return the folder of real corpora; None for a quick run, which does not use them."""
         return None if self.quick else self.data
 
 
 class Study(NamedTuple):
-    """A row of STUDIES: what a study is about, and the functions that run it.
+    """A row of `STUDIES`: a study's claim and the functions that run it.
 
-    A function is given by itself, or by its dotted name, and is then imported when the study is run.
+    A function is given directly, or by its dotted name, which is imported when the study runs.
     """
 
     claim: str
     run: "Callable[..., Page] | str"
-    trained: bool = False  # whether it trains all that it measures, and takes a Setting
-    training: "Callable[[Setting], Part] | str | None" = None  # what it trains beside what it measures without
+    trained: bool = False  # whether it trains everything that it measures, so that `run` takes a Setting
+    training: "Callable[[Setting], Part] | str | None" = None  # runs the trained part of a study with both parts
 
 
 STUDIES: MutableMapping[str, Study] = plugins.table("study")
@@ -149,9 +149,9 @@ for row_name, row in {
 
 
 def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | None = None) -> "Page":
-    """Run the study called `name`; what it trains takes seeds, device and folder from the setting.
+    """Run the study called `name`; training uses the seeds, device and folder of the setting.
 
-    Without a setting a study that measures without training, too, does only that.
+    Without a setting, a study with a trained and an untrained part runs only the untrained one.
     """
     if name not in STUDIES:
         raise CommandError(f"there is no study {name!r}{did_you_mean(name, STUDIES)} (there are {', '.join(STUDIES)})")

@@ -1,9 +1,9 @@
-"""Attention as a word alignment: by mechanism, by layer and head, and as training goes on.
+"""Attention as a word alignment: by mechanism, by layer and head, and in the course of training.
 
-Bahdanau et al. 2015 (arXiv:1409.0473), section 5.2.1, and Luong et al. 2015 (arXiv:1508.04025), section 5.4: what a
-recurrent decoder looks at are the words it translates. Garg et al. 2019 (arXiv:1909.02074): of a Transformer's layers
-the last but one does so most, on average of its heads. Links are those of the largest weights, the translation given;
-the alignment error rate (AER) is against what people, or the phrasebook's grammar, linked.
+Bahdanau et al. 2015 (arXiv:1409.0473), section 5.2.1, and Luong et al. 2015 (arXiv:1508.04025), section 5.4: a
+recurrent decoder attends to the words that it translates. Garg et al. 2019 (arXiv:1909.02074): in a Transformer, the
+mean over heads of the last but one layer aligns best. Links follow the largest weights while the model is forced to
+produce the reference. The alignment error rate (AER) compares them with links by people or by the phrasebook's grammar.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,12 +45,12 @@ LABELS = {
     "transformer": "Transformer",
 }
 LUONGS = 39.0  # the highest AER of Luong's table 6
-ERRORS = 1.0  # percentage points of AER that are no difference
+ERRORS = 1.0  # smaller differences of AER, in percentage points, are ignored
 
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """Figures of a system, rates in percent; `selected_aer` is of the head, mean and word best on other pairs."""
+    """Figures of a system, with rates in percent; `selected_aer` is of the reading that is best on other pairs."""
 
     bleu: SeedStatistics
     perplexity: SeedStatistics
@@ -63,12 +63,12 @@ class SystemFigures:
 
     @property
     def plain(self) -> SeedStatistics:
-        """Return the AER for the word written or the word read, whichever is aligned better."""
+        """Return the AER for the word written or for the word read, whichever is lower."""
         return min(self.written_aer, self.read_aer, key=lambda each: each.mean)
 
 
 def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
-    """Measure the seeds of a system."""
+    """Measure all seeds of a system."""
     rates: list[tuple[float, float, float]] = []
     readings: list[list[selection.Reading]] = []
     grown: list[Curve] = []
@@ -92,7 +92,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
 
 
 def held_out_error(one: Sequence[selection.Reading], other: Sequence[selection.Reading]) -> float:
-    """Compute the AER of the reading that is best on the other half, averaged over both halves."""
+    """Compute the AER on each half of the reading that is best on the other half, and average the two."""
     rates = []
     for chooses, judges in ((one, other), (other, one)):
         best = min(chooses, key=lambda each: each.aer)
@@ -102,7 +102,7 @@ def held_out_error(one: Sequence[selection.Reading], other: Sequence[selection.R
 
 
 def curve(system: TrainedSystem, aligned: AlignedPairs) -> Curve:
-    """Trace a system by training step: BLEU as it was validated, and AER, by the better one of both words."""
+    """Return a system's BLEU (from validation) and AER (the lower one of both words) at each checkpoint."""
     run, points = system.run, []
     for record in metrics.read_records(run.folder / "metrics.jsonl"):
         step = int(record["step"])
@@ -132,10 +132,10 @@ def diagonal_error(aligned: AlignedPairs) -> float:
 
 
 def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
-    """Count target words and linked ones, and compute the lowest AER, in percent, with one link a target word."""
+    """Count target words and linked ones, and compute the lowest AER, in percent, with one link per target word."""
     links, words, linked = [], 0, 0
     for target, gold in zip(aligned.targets, aligned.gold, strict=True):
-        best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # a sure one before a possible one
+        best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # sure links override possible ones
         count = len(target.split())
         words, linked = words + count, linked + sum(i in best for i in range(count))
         links.append([best.get(i, (-1, i)) for i in range(count)])
@@ -166,7 +166,7 @@ def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Ta
 
 
 def layers_of(readings: Sequence[selection.Reading], offset: int) -> list[list[float]]:
-    """List the AER in percent, a row per layer: its heads, and then their mean."""
+    """List the AER in percent, with a row per layer: its heads, then their mean."""
     views = list(dict.fromkeys(each.view for each in readings))
     return [[100 * each.aer for each in readings if each.view == view and each.offset == offset] for view in views]
 
@@ -250,7 +250,7 @@ def curves(figures: Mapping[str, SystemFigures], diagonal: float) -> Plot:
 
 
 def models(size: int, *, real: bool, quick: bool) -> dict[str, dict[str, Any]]:
-    """Return the systems: all of one width, and otherwise as in their papers."""
+    """Return the model configurations: all of the same width, otherwise as in their papers."""
     dropout = 0.2 if real else 0.0
     same = {"size": size, "embedding": size, "layers": 1, "dropout": dropout}
     luong = {
@@ -278,7 +278,7 @@ def models(size: int, *, real: bool, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in the model alone."""
+    """Build a configuration for each system; they differ only in the model."""
     real, quick = setting.corpora is not None, setting.quick
     steps, size = (1200, 512) if real else (480, 96) if quick else (3000, 256)
     training = {
@@ -290,7 +290,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
         "keep": CHECKPOINTS + 1,
     }
     data = {**corpus.tables["data"], "longest": 60 if real else 40}
-    # Recurrent systems learn faster with a rate that is too high for a Transformer.
+    # Recurrent systems learn faster with a learning rate that is too high for a Transformer.
     low, high = (2e-3, 5e-3) if quick else (1e-3, 3e-3)
     return {
         name: {
@@ -304,7 +304,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train all systems, read every head of every checkpoint, and judge."""
+    """Train all systems, score every head of every checkpoint, and judge the claims."""
     corpus, aligned = aligned_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         configs = tables(setting, corpus)
@@ -345,7 +345,7 @@ def run(setting: Setting) -> Page:
 
 
 def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
-    """List the caveats that a reader should bear in mind."""
+    """List the caveats of the page."""
     words, linked, least = best_single_links(aligned)
     remarks = [
         f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "
@@ -374,12 +374,12 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
 
 
 def layer_means(readings: Sequence[selection.Reading], offset: int) -> list[float]:
-    """Return the AER, in percent, of the mean of each layer's heads, from the first layer on."""
+    """Return the AER, in percent, of the mean over each layer's heads, from the first layer."""
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
 
 
 def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verdict]:
-    """Judge the papers' claims, beside the error of the diagonal."""
+    """Judge the papers' claims; `diagonal` is the AER of the diagonal."""
     recurrent = [name for name in systems if name != "transformer"]
     transformer = systems["transformer"]
     heads = [100 * each.aer for each in transformer.readings if each.head is not None and each.offset == 0]
@@ -387,7 +387,7 @@ def verdicts(systems: Mapping[str, SystemFigures], diagonal: float) -> list[Verd
         min(rates) for rates in zip(*(layer_means(transformer.readings, offset) for offset in (0, 1)), strict=True)
     ]
     luongs = [name for name in recurrent if name.startswith("luong")]
-    ends = [(each.curve[0], each.curve[-1]) for each in systems.values()]  # of a curve: step, BLEU, AER
+    ends = [(each.curve[0], each.curve[-1]) for each in systems.values()]  # first and last (step, BLEU, AER)
     improved = [last[1] > first[1] and first[2] - last[2] > ERRORS for first, last in ends]
     return [
         Verdict(

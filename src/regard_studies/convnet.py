@@ -1,10 +1,11 @@
 """Self-attention inside a ConvNet, on questions that need two distant places of a picture.
 
-Zhang et al. 2018 (arXiv:1805.08318), section 3: a convolution sees its neighbourhood, and what is far apart meets only
-after many of them; a layer of self-attention, whose share γ grows from 0, relates any two places at once. Wang et al.
-2018 (arXiv:1711.07971), table 2: a non-local layer helps more than as much of other layers. The question (built-in
-scenes): one shape wears a ring; how large is the other one of its colour, at least half of the picture away? A third
-shape, of another colour, is as far. Without relating the two one can count sizes, which is right three times of four.
+Zhang et al. 2018 (arXiv:1805.08318), section 3: a convolution sees only its neighbourhood, so that distant places
+interact only after many layers; a layer of self-attention, whose weight γ grows from 0, relates any two places at once.
+Wang et al. 2018 (arXiv:1711.07971), table 2: a non-local layer helps more than an equal amount of other layers. The
+question (built-in scenes): one shape has a ring; how large is the other shape of its colour, at least half of the
+picture away? A third shape, of another colour, is as far away. Counting sizes without relating the two shapes gives the
+right answer in three of four cases.
 """
 
 # b pictures · y x rows and columns of the grid · m places
@@ -29,8 +30,8 @@ from regard_studies.seed_statistics import SeedStatistics, over_figures
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 Figures = Mapping[str, SeedStatistics]
-BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
-ROWS = 64  # pictures of a batch
+BINS = ((50, 54), (54, 60), (60, 101))  # distances between the two shapes, in hundredths of the picture
+ROWS = 64  # pictures in a batch
 SYSTEMS = {
     "attention": "self-attention",
     "none": "without it",
@@ -39,8 +40,8 @@ SYSTEMS = {
 }
 SHAPES = ("the ringed shape", "the one of its colour", "the third")
 COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
-COUNTED = 75.0  # per cent that are right by counting sizes
-POINTS = 10.0  # what the layer is to be worth, in points of accuracy
+COUNTED = 75.0  # accuracy of counting sizes, in percent
+POINTS = 10.0  # required gain of the layer, in points of accuracy
 CONTROLS = {
     "none": "the same network without the layer does not",
     "wider": "as many parameters spent on width do not take its place",
@@ -51,10 +52,10 @@ QUESTION = {"question": "which-size", "shapes": 1}
 
 @dataclass(frozen=True)
 class ShapeAttention:
-    """The attention, in percent, that the places of each shape pay to those of every shape, and to all others."""
+    """The attention, in percent, from the places of each shape to those of every shape and to all other places."""
 
-    share: list[list[float]]  # from each shape to each, then to where no shape is
-    chance: list[float]  # what share of all places each has
+    share: list[list[float]]  # from each shape to every shape, then to places without a shape
+    chance: list[float]  # share of all places, in the same order
 
     @staticmethod
     def mean(several: Sequence["ShapeAttention"]) -> "ShapeAttention":
@@ -81,20 +82,20 @@ def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention
 
 
 def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
-    """Return which places each shape has, and last which have none: [shapes + 1, m]."""
+    """Return masks [shapes + 1, m] of the places of each shape and, last, of places without a shape."""
     on = torch.stack([word_grounding.on_box(box, grid, test.size).flatten() for box in test.boxes])
     return torch.cat([on, ~on.any(0, keepdim=True)])
 
 
 def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
-    """Average, over a shape's places, the attention that they pay to the places of each shape, and of none."""
+    """Average over each shape's places their attention to the places of every shape, and to the places of none."""
     shares = weights @ on.float().T
     means: np.ndarray = torch.stack([shares[shape].mean(0) for shape in on[:-1]]).double().numpy()
     return means
 
 
 def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
-    """Measure accuracy in percent: of all, of those where counting does not help, and by distance; and the cost."""
+    """Measure accuracy in percent (of all questions, of those where counting does not help, by distance) and cost."""
     model = cast(ConvNetModel, system.run.model)
     pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
     answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
@@ -108,7 +109,7 @@ def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str
 
 
 def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
-    """Return the share of right answers, in percent."""
+    """Return the share of right answers in each group of questions, in percent."""
     right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
     differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
     groups = {"accuracy": list(range(len(tests))), "differing": differing}
@@ -118,15 +119,13 @@ def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float
 
 
 def distance(test: Pictured) -> int:
-    """Measure the distance of the ringed shape and that of its colour, along the longer axis, in percent of a side."""
+    """Measure the distance of the ringed shape from that of its colour, along the longer axis, in percent of a side."""
     one, other, *_ = test.scene.shapes
     return max(abs(one.x - other.x), abs(one.y - other.y))
 
 
 def receptive_field(model: ConvNetModel) -> int:
-    """Return how many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of
-    its own steps.
-    """
+    """Return the receptive field of the last grid's places, in pixels; a 3 × 3 convolution adds two of its steps."""
     size, step = 3, 2  # the stem
     for stage in range(model.config.stages):
         for block in range(model.config.blocks):
@@ -157,7 +156,7 @@ def accuracy_table(results: Mapping[str, Figures]) -> Table:
 
 
 def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
-    """Tabulate the accuracy by how far apart the two shapes are."""
+    """Tabulate the accuracy by the distance of the two shapes."""
     counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
     return Table(
         caption="Answered right, %, by the distance of the two shapes in hundredths of the picture",
@@ -173,7 +172,7 @@ def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) ->
 
 
 def looks_table(looks: ShapeAttention) -> Table:
-    """Tabulate which shapes look at which."""
+    """Tabulate the attention from shapes to shapes."""
     rows: list[list[Cell]] = [[name, *share] for name, share in zip(SHAPES, looks.share, strict=True)]
     return Table(
         caption="Where the places of a shape look, % of their attention",
@@ -189,7 +188,7 @@ def span(limits: tuple[int, int]) -> str:
 
 
 def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
-    """Draw accuracy by distance, and which shapes look at which."""
+    """Draw accuracy by distance, and the attention from shapes to shapes."""
     figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
     at = range(len(BINS))
     for name, figures in results.items():
@@ -226,10 +225,8 @@ def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system; two controls have as many parameters as the one with the layer, spent on
-    width or on depth.
-    """
-    steps = 3500 if quick else 2000  # of half as many pictures
+    """Build a configuration for each system; two controls spend the layer's parameters on width or on depth."""
+    steps = 3500 if quick else 2000  # a quick run has batches of half as many pictures
     nets = {"attention": (16, 1), "none": (16, 1), "wider": (18, 1), "deeper": (12, 2)}
     return {
         name: {
@@ -251,13 +248,13 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
                 "reduction": 1,
                 "dropout": 0.0,
             },
-            # Networks so small gain nothing by less precision.
+            # Such small networks gain nothing from lower precision.
             "training": training_settings(
                 steps, batch_rows=32 if quick else 64, rate=2e-3, warmup=100, metric="accuracy", precision="fp32"
             ),
         }
         for name, (channels, blocks) in nets.items()
-        if not quick or name in ("attention", "wider")  # for a first look
+        if not quick or name in ("attention", "wider")  # a quick run trains only these
     }
 
 
@@ -273,7 +270,7 @@ def make_tests(count: int, side: int) -> list[Pictured]:
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, ask them the questions, and judge the claims."""
+    """Train the systems, let them answer the questions, and judge the claims."""
     tests = make_tests(400 if setting.quick else 1000, picture_side(setting.quick))
     with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
         systems = group_by_name(train_all("convnet", tables(setting.quick), setting))
@@ -327,7 +324,7 @@ def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verd
     near, far = (results["attention"][f"distance-{i}"] for i in (0, len(BINS) - 1))
     gamma = results["attention"]["gamma"]
     gain = ""
-    if "none" in results:  # that far shapes are mostly small does not affect the gain
+    if "none" in results:  # distant shapes are mostly small, but that does not affect the gain
         plain = (results["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1))
         more = [show(each.mean - other, ".1f") for each, other in zip((near, far), plain, strict=True)]
         gain = f"; that is {more[0]} and {more[1]} points more than without it"

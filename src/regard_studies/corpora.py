@@ -1,8 +1,8 @@
-"""The corpora of studies: built in, or real ones in a folder that `--data` names.
+"""The corpora of studies: built-in ones, or real ones in the folder `--data`.
 
-The folder holds a folder a corpus: `multi30k/{train,val,test_2016_flickr}.{en,de}.gz`, raw text;
-`europarl/{train,dev,test,test.para}.{de,en}.gz`, raw text; `alignment/de-en/test.{de,en}` and `de-en.wa`, sentences of
-Europarl that people have aligned, tokenised and in lower case; `flickr8k/`, `imdb/` and others as their studies say.
+The folder contains a subfolder per corpus: `multi30k/{train,val,test_2016_flickr}.{en,de}.gz`, raw text;
+`europarl/{train,dev,test,test.para}.{de,en}.gz`, raw text; `alignment/de-en/test.{de,en}` and `de-en.wa`, manually
+aligned sentences of Europarl, tokenised and in lower case; `flickr8k/`, `imdb/` and others as described by studies.
 """
 
 import re
@@ -21,18 +21,18 @@ from regard.io import open_destination, read_chunks
 from regard_corpora import Pictured
 from regard_studies import Setting
 
-ALIGNED_WORDS = 40  # of a test sentence's longer side: what is longer has hardly been seen in training
+ALIGNED_WORDS = 40  # maximum length of both sides of a test sentence; longer ones are rare in training
 ALIGNED_TESTS = 1500
-MODELLED_WORDS = 30  # of a sentence of Europarl that a language model is tested on; in training 40 pieces
+MODELLED_WORDS = 30  # maximum length of Europarl's test sentences for language models; in training 40 pieces
 FLICKR_LISTS = {"train_list": "trainImages", "valid_list": "devImages"}
-JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words, with hyphens and apostrophes inside; all else by itself
+JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words with inner hyphens and apostrophes, or single characters
 
 
 @dataclass(frozen=True)
 class Pairs:
     """A parallel corpus: its [data] and [tokenizer] settings, and its test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     sources: list[str]
     references: list[str]
@@ -54,7 +54,7 @@ class AlignedPairs:
 
 
 def tokenizer(pieces: int, joint: bool = True) -> dict[str, Any]:
-    """Return the [tokenizer] settings of a vocabulary of pieces."""
+    """Return the [tokenizer] settings of a vocabulary of `pieces` pieces."""
     return {"kind": "bpe", "joint": joint, "size": pieces}
 
 
@@ -90,14 +90,14 @@ def multi30k(folder: Path) -> Pairs:
 
 
 def english_german(setting: Setting, tests: int) -> Pairs:
-    """Open Multi30k, or the phrasebook, with `tests` test sentences in a first look."""
+    """Open Multi30k if there are real corpora, otherwise the phrasebook, in a quick run with `tests` test sentences."""
     if setting.corpora is not None:
         return multi30k(setting.corpora)
     return phrasebook(30_000, tests) if setting.quick else phrasebook(200_000, 1000)
 
 
 def europarl(setting: Setting, source: str = "de", target: str = "en") -> Pairs:
-    """Open Europarl, tokenised and in lower case like the aligned sentences; written once into the studies' folder."""
+    """Open Europarl, tokenised and in lower case like the aligned sentences; cache the files in the output folder."""
     assert setting.data is not None
     folder = setting.out / "data" / "europarl"
     for part in ("train", "dev", "test", "test.para"):
@@ -123,13 +123,13 @@ def europarl(setting: Setting, source: str = "de", target: str = "en") -> Pairs:
 
 
 def paragraphs(setting: Setting, source: str = "de", target: str = "en") -> tuple[list[str], list[str]]:
-    """Open whole paragraphs of Europarl, as `europarl` has written them."""
+    """Open whole paragraphs of Europarl from the files that `europarl` has written."""
     folder = setting.out / "data" / "europarl"
     return read_texts(folder / f"test.para.{source}"), read_texts(folder / f"test.para.{target}")
 
 
 def read_aligned(folder: Path, source: str = "de", target: str = "en") -> AlignedPairs:
-    """Read sentences of Europarl that people have aligned, German to English or the other way round."""
+    """Read manually aligned sentences of Europarl, German to English or English to German."""
     texts = {side: read_texts(find_file(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
     gold = read_links(find_file(folder, "alignment/de-en/de-en.wa"))
     if (source, target) == ("en", "de"):
@@ -138,7 +138,7 @@ def read_aligned(folder: Path, source: str = "de", target: str = "en") -> Aligne
 
 
 def aligned_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
-    """Choose the corpus, with test sentences that are not too long, and aligned pairs."""
+    """Return the corpus, without long test sentences, and aligned pairs."""
     if setting.corpora is not None:
         return limit_length(europarl(setting), ALIGNED_WORDS, ALIGNED_TESTS), read_aligned(setting.corpora)
     count, tests, longest = (20_000, 300, 12) if setting.quick else (200_000, ALIGNED_TESTS, 18)
@@ -146,7 +146,7 @@ def aligned_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
 
 
 def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
-    """Return the corpus with the first test pairs in which neither side has more words."""
+    """Return the corpus with only the first `count` test pairs in which neither side has more than `words` words."""
     both = zip(corpus.sources, corpus.references, strict=True)
     pairs = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
     sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -154,19 +154,19 @@ def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
 
 
 def generate_aligned(count: int, **options: Any) -> AlignedPairs:
-    """Generate test sentences of the phrasebook with the links that its grammar gives them."""
+    """Generate test sentences of the phrasebook with the word links of its grammar."""
     examples = list(generate("phrasebook", count, split="test", pair="en-de", seed=0, edition=1, **options))
     gold = [Gold(frozenset(each.alignment), frozenset()) for each in examples]
     return AlignedPairs([each.source for each in examples], [each.target for each in examples], gold)
 
 
 def tokenise(text: str) -> str:
-    """Return the text in lower case, with punctuation apart from its words."""
+    """Return the text in lower case, with spaces between words and punctuation."""
     return " ".join(JOINED.findall(text.lower()))
 
 
 def write_tokenised(source: Path, target: Path) -> None:
-    """Write a tokenised copy of a file, unless there is one."""
+    """Write a tokenised copy of a file, unless it exists."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def find_file(folder: Path, name: str) -> Path:
 class Sentences:
     """A corpus of one language: its [data] and [tokenizer] settings, and its test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     real: bool = True
@@ -222,9 +222,9 @@ def english_multi30k(folder: Path) -> Sentences:
 
 
 def english_europarl(setting: Setting, tests: int = 2000) -> Sentences:
-    """Open the English side of Europarl, tokenised and in lower case; it is written once into the studies' folder.
+    """Open the English side of Europarl, tokenised and in lower case; cache the files in the output folder.
 
-    Sentences of at most 40 pieces are trained on, and those of at most 30 words are for the test.
+    Training uses sentences of at most 40 pieces, the test sentences of at most 30 words.
     """
     assert setting.data is not None
     train, valid, test = (setting.out / "data" / "europarl" / f"{part}.en" for part in ("train", "dev", "test"))
@@ -236,7 +236,7 @@ def english_europarl(setting: Setting, tests: int = 2000) -> Sentences:
 
 
 def sides(train: Path, valid: Path) -> dict[str, Any]:
-    """Return one language for both sides: a language model does not read its source."""
+    """Return file settings with the same texts on both sides, as a language model does not read its source."""
     return {
         f"{key}{side}": str(path) for key, path in (("", train), ("valid_", valid)) for side in ("source", "target")
     }
@@ -246,15 +246,15 @@ def sides(train: Path, valid: Path) -> dict[str, Any]:
 class Reviews:
     """Documents with labels: their [data] and [tokenizer] settings, and the test set."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     tables: dict[str, dict[str, Any]]  # data, tokenizer
     texts: list[str]
     labels: list[str]
-    deciding: list[frozenset[int]] | None = None  # of built-in ones: the words of each text that its label depends on
+    deciding: list[frozenset[int]] | None = None  # built-in reviews only: the words that decide each text's label
 
     @property
     def real(self) -> bool:
-        """Return whether people wrote the reviews."""
+        """Return whether the reviews are real and not generated."""
         return self.deciding is None
 
     @property
@@ -285,7 +285,7 @@ def built_in_reviews(count: int, tests: int, **options: Any) -> Reviews:
 
 
 def imdb(folder: Path) -> Reviews:
-    """Open the reviews of Maas et al. 2011, for or against: `imdb/{train,test}.tsv.gz`, polarity, stars, id, text."""
+    """Open the reviews of Maas et al. 2011: `imdb/{train,test}.tsv.gz` with polarity (label), stars, id and text."""
     data: dict[str, Any] = {
         "documents": str(find_file(folder, "imdb/train.tsv.gz")),
         "label_column": 1,
@@ -306,11 +306,11 @@ def imdb(folder: Path) -> Reviews:
 class Gallery:
     """Pictures with captions: their [data] settings, and the test pictures, each with all its captions."""
 
-    name: str  # as a page names it
+    name: str  # as shown on pages
     data: dict[str, Any]
     pixels: list[np.ndarray]  # uint8 [3 h w]
     references: list[list[str]]
-    scenes: list[Pictured] = field(default_factory=list)  # of scenes, which know what a word speaks of
+    scenes: list[Pictured] = field(default_factory=list)  # drawn scenes, which know the shape that a word describes
 
 
 def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
@@ -327,7 +327,7 @@ def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
 
 
 def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
-    """Open Flickr8k in its official split; `flickr8k/images.tar` is unpacked once into the studies' folder."""
+    """Open Flickr8k in its official split; unpack `flickr8k/images.tar` into the output folder once."""
     assert setting.data is not None
     images = setting.out / "data" / "flickr8k" / "images"
     unpack(find_file(setting.data, "flickr8k/images.tar"), images)
@@ -342,7 +342,7 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive, whole or not at all, unless it is already unpacked."""
+    """Unpack an archive atomically, unless it is already unpacked."""
     if folder.exists():
         return
     part = folder.with_name(f"{folder.name}.part")

@@ -1,10 +1,10 @@
-"""Weighing the words and sentences of a document tells more about it than their mean or maximum.
+"""Attention over the words and sentences of a document classifies it better than their mean or maximum.
 
-Yang et al. 2016 (aclanthology.org/N16-1174), table 2: a hierarchical network with attention (HN-ATT) is ahead of the
-same with the mean (HN-AVE) and the maximum (HN-MAX) in its place on all six corpora; of IMDB's ten classes 49.4 % are
-right, against 47.8 and 48.2. Beside them stands what the paper does not have: one level, with attention over all words
-of the document. Four systems are trained with the same batches, on IMDB's reviews (for or against), or on the built-in
-ones, which know the words that decide.
+Yang et al. 2016 (aclanthology.org/N16-1174), table 2: a hierarchical network with attention (HN-ATT) beats the same
+network with the mean (HN-AVE) or the maximum (HN-MAX) on all six corpora; its accuracy on IMDB's ten classes is 49.4 %,
+against 47.8 and 48.2. The study adds a system that the paper does not have, with one level of attention over all words
+of the document. It trains four systems with the same batches, on IMDB's reviews (positive or negative) or on built-in
+reviews, which mark the words that decide the label.
 """
 
 # s seeds · n documents of the test
@@ -47,7 +47,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 class PointingRates(NamedTuple):
-    """The rate, in percent, at which the sentence and the word with the largest weight are deciding ones."""
+    """The share of documents, in percent, in which the sentence and the word with the largest weight are decisive."""
 
     sentence: SeedStatistics
     word: SeedStatistics
@@ -78,7 +78,7 @@ class ClassifierFigures:
 
 
 def encode_once(reviews: Reviews) -> Encode:
-    """Encode the test set once: systems of one corpus share a tokenizer, and there are thousands of reviews."""
+    """Return a function that encodes the test set once per tokenizer, which the systems of a corpus share."""
     encoded: dict[str, Sequence[Sequence[int]]] = {}
 
     def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
@@ -97,7 +97,7 @@ def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, enco
     right, f1, rates = [], [], []
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
-        # On a GPU a batch takes about as long as its longest document, however many stand beside it.
+        # On a GPU the time of a batch depends on its longest document and hardly on the number of documents.
         budget = 8 * batches.LABEL_BUDGET if each.run.device.type == "cuda" else batches.LABEL_BUDGET
         scores = batches.label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
         predictions = [each.run.labels[i] for i in scores.argmax(1).tolist()]
@@ -119,7 +119,7 @@ def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, enco
 def measure_pointing(
     documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]
 ) -> tuple[float, float]:
-    """Compute in how many documents, in percent, the sentence and the word with the largest weight decide."""
+    """Compute the share of documents, in percent, in which the top sentence and the top word decide the label."""
     sentences = words = 0
     for document, own in zip(documents, deciding, strict=True):
         counts = [count for sentence in document for count in sentence.counts]
@@ -131,7 +131,7 @@ def measure_pointing(
 
 
 def chance_rates(reviews: Reviews) -> tuple[float, float]:
-    """Compute the rates of pointing at random; sentences of built-in reviews end with a full stop."""
+    """Compute the rates of random pointing; sentences of built-in reviews end with a full stop."""
     assert reviews.deciding is not None
     sentences, words = [], []
     for text, own in zip(reviews.texts, reviews.deciding, strict=True):
@@ -143,7 +143,7 @@ def chance_rates(reviews: Reviews) -> tuple[float, float]:
 
 
 def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
-    """Divide the documents by length into four groups of about equal size: their range of words, and their indices."""
+    """Divide documents by length into four groups of similar size; return the range of words and a mask of each."""
     counts = np.array(words)
     edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]
     lows, highs = [int(counts.min()), *(edge + 1 for edge in edges)], [*edges, int(counts.max())]
@@ -200,9 +200,9 @@ def group_lines(
     apart: float,
     room: float,
 ) -> None:
-    """Draw a line a system over groups of a test set, side by side: colour, values, lengths of the bars; by label.
+    """Draw a line with error bars per system over groups of a test set; `lines` has colour, values and errors by label.
 
-    Below the lines a share of their height is left for the legend.
+    The lines are `apart` from each other. Below them, `room` times their height is left for the legend.
     """
     positions = range(len(groups))
     for number, (label, (colour, values, errors)) in enumerate(lines.items()):
@@ -238,7 +238,7 @@ def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
 
 
 def choose_tasks(setting: Setting) -> dict[str, Reviews]:
-    """Choose the corpora to be labelled."""
+    """Choose the corpora to classify."""
     if setting.corpora is not None:
         return {"polarity": imdb(setting.corpora)}
     count, tests = (8000, 2000) if setting.quick else (40_000, 4000)
@@ -246,7 +246,7 @@ def choose_tasks(setting: Setting) -> dict[str, Reviews]:
 
 
 def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each task and system; those of a task differ in how words become a document."""
+    """Build a configuration for each task and system; systems differ only in how they pool words into a document."""
     configs = {}
     for task, reviews in tasks.items():
         steps = 600 if reviews.real else 900 if quick else 3000
@@ -266,7 +266,7 @@ def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any
                     batch_tokens=24_576 if reviews.real else 3072 if quick else 4096,
                     rate=4e-3 if reviews.real else 3e-3,
                     smoothing=0.1 if reviews.real else 0.0,
-                    # A hundredth of built-in reviews is too few to choose a checkpoint by: the last one is taken.
+                    # A hundredth of the built-in reviews is too few to select a checkpoint, so use the last one.
                     validate_every=max(1, steps // 2) if reviews.real else steps,
                     metric="accuracy",
                 ),
@@ -275,7 +275,7 @@ def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, label the test sets, and judge."""
+    """Train the systems, classify the test sets, and judge the claims."""
     tasks = choose_tasks(setting)
     real = setting.corpora is not None
     with signed_training(setting, "IMDB") as clock:
@@ -315,7 +315,7 @@ def run(setting: Setting) -> Page:
 def verdicts(
     figures: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
 ) -> list[Verdict]:
-    """Judge attention against each of the others, on every task, as the paper does; and what it points at."""
+    """Compare attention with each other system on every task, as the paper does, and judge what it points at."""
 
     def compared(claim: str, other: str) -> Verdict:
         differences = {

@@ -1,12 +1,12 @@
-"""The end of a sentence grows likelier with its length, for a model that knows the position.
+"""The end of a sentence becomes likelier with its length, for a model that knows the position.
 
-Self-attention by itself is permutation equivariant (Vaswani et al. 2017, arXiv:1706.03762, section 3.5, put positions
-in for that): of a bag of words nobody can say how near its end is, except by counting. Language models with the same
-words and the same causal mask, that differ in positions alone, are asked for the probability of the end after each
-word. Of sequences whose words say nothing of their length, what is right is known: the share of those that get so far
-and end there.
+Self-attention by itself is permutation equivariant, which is why Vaswani et al. 2017 (arXiv:1706.03762, section 3.5)
+add positions: the distance to the end of a bag of words can be judged only by counting. The study compares language
+models with the same words and the same causal mask that differ only in their positions, by their probability of the end
+after each word. For sequences whose words do not depend on their length, the right probability is known: the share of
+the sequences of at least this length that end here.
 
-t places: words written before the end is asked for, from 0
+t places: the number of words before the end, from 0
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,26 +28,26 @@ from regard_studies.systems import TrainedSystem, group_by_name, train_all, trai
 LABELS = {"sinusoidal": "sinusoidal", "rotary": "rotary", "none": "no positions"}
 COLOURS = {"sinusoidal": plot.BLUE, "rotary": plot.GREEN, "none": plot.RED}
 Truth = Mapping[str, Float[np.ndarray, " t"]]
-MIN_WORDS, MAX_WORDS = 3, 12  # words of a sequence, every length equally likely
+MIN_WORDS, MAX_WORDS = 3, 12  # words of a sequence; all lengths are equally likely
 CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}
-STOPS = {"symbols": None, "phrasebook": "."}  # what ends a text: nothing but its end, or a word
+STOPS = {"symbols": None, "phrasebook": "."}  # the last word of every text, if there is one
 POSITIONS = ("sinusoidal", "rotary", "none")
-EDITION = 1  # of the phrasebook: the stop is a word by itself
-CLOSE = 3.0  # points: what is called following the true share
+EDITION = 1  # edition of the phrasebook in which the full stop is a separate word
+CLOSE = 3.0  # maximum mean distance from the true share, in points, that counts as following it
 
 
 @dataclass(frozen=True, eq=False)
 class Endings:
-    """The probability of the end by place, for texts that continue and texts that end there; means over all seeds."""
+    """The probability of the end by place, over all texts and over texts that end there; means over all seeds."""
 
-    anywhere: Float[np.ndarray, " t"]  # after t words, whether the text ends there or not; NaN where no text is so long
-    here: Float[np.ndarray, " t"]  # of texts that do end there
-    perplexity: float  # of a word, the end among them
+    anywhere: Float[np.ndarray, " t"]  # after t words, over all texts of at least t words; NaN if there are none
+    here: Float[np.ndarray, " t"]  # over texts that end there
+    perplexity: float  # per word, including the end
     parameters: int
 
 
 def hazard(lengths: Iterable[int], size: int) -> Float[np.ndarray, " t"]:
-    """Compute the share of the texts with at least t words that end there: all that the place alone tells a model."""
+    """Compute the share of texts with at least t words that end after t: the best prediction from the place alone."""
     ends, reach = np.zeros(size), np.zeros(size)
     for length in lengths:
         reach[: length + 1] += 1
@@ -58,9 +58,9 @@ def hazard(lengths: Iterable[int], size: int) -> Float[np.ndarray, " t"]:
 
 @torch.no_grad()
 def end_probabilities(run: Run, texts: Sequence[str], stop: str | None = None) -> list[Float[np.ndarray, " _"]]:
-    """Return the probability of each text's end before its first word, after it, and so on to the last.
+    """Return the probability of each text's end before its first word and after every word.
 
-    With `stop`, a word, it is asked for in place of the end, of texts that are given without it.
+    With `stop`, return the probability of this word instead of the end; the texts must not contain it.
     """
     rows, stop_token = [], END if stop is None else run.tokenizers.target.encode(stop)[0]
     for ids in run.tokenizers.target.encode_batch(list(texts)):
@@ -74,9 +74,9 @@ def end_probabilities(run: Run, texts: Sequence[str], stop: str | None = None) -
 def measure_endings(
     systems: Sequence[TrainedSystem], texts: Sequence[str], size: int, stop: str | None = None
 ) -> Endings:
-    """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word.
+    """Measure every seed of a system on the texts; a place is a word, because the tokenizer has one piece per word.
 
-    The texts come without their `stop`, where they have one.
+    If the corpus has a `stop`, the texts must not contain it.
     """
     anywhere, here, counts, ends = (np.zeros(size) for _ in range(4))
     nll, tokens = 0.0, 0
@@ -101,7 +101,7 @@ def measure_endings(
 
 
 def wasted(predicted: Float[np.ndarray, " t"], truth: Float[np.ndarray, " t"]) -> float:
-    """The mean of |P(end) − truth| over the places that are known, in points."""
+    """Compute the mean of |P(end) − truth| over the places at which both are known, in points."""
     defined = ~(np.isnan(predicted) | np.isnan(truth))
     return 100 * float(np.abs(predicted[defined] - truth[defined]).mean())
 
@@ -118,7 +118,7 @@ def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, nam
 
 
 def place_table(corpus: str, systems: Mapping[str, Endings], truth: Float[np.ndarray, " t"]) -> Table:
-    """Tabulate P(end) by place, in percent, over all texts that reach it, and over those that end there."""
+    """Tabulate P(end) by place, in percent, over all texts that reach the place and over those that end there."""
     positions = [place for place in range(len(truth)) if not np.isnan(truth[place])]
     rows: list[list[Cell]] = [["the true share", *(100 * float(truth[place]) for place in positions)]]
     for name, each in systems.items():
@@ -131,7 +131,7 @@ def place_table(corpus: str, systems: Mapping[str, Endings], truth: Float[np.nda
 
 
 def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Plot:
-    """Draw P(end) by place, a panel a corpus."""
+    """Draw P(end) by place, with a panel per corpus."""
     titles = [names[corpus][0].upper() + names[corpus][1:] for corpus in figures]
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.6)
     for panel, (corpus, systems) in zip(axes, figures.items(), strict=True):
@@ -152,13 +152,13 @@ def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, name
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each corpus and position encoding; those of a corpus differ in nothing else."""
+    """Build a configuration for each corpus and position encoding; systems of a corpus differ in nothing else."""
     sequence = [f"shortest={MIN_WORDS}", f"longest={MAX_WORDS}", "symbols=30"]
     data = {
         "symbols": {"builtin": "copy", "count": 60_000, "builtin_options": sequence},
         "phrasebook": {"builtin": "phrasebook", "builtin_edition": EDITION, "count": 20_000 if quick else 60_000},
     }
-    steps = 3000 if quick else 2000  # a first look takes small batches: what it needs is updates, not words
+    steps = 3000 if quick else 2000  # a quick run has small batches, because it needs updates more than words
     training = training_settings(steps, batch_tokens=512 if quick else 4096, rate=3e-3, validate_every=steps // 2)
     widths = {"size": 64, "layers": 2, "hidden": 256} if quick else {"size": 128, "layers": 3, "hidden": 512}
     model = {"kind": "encoder", "heads": 4, "dropout": 0.0, **widths}
@@ -176,7 +176,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def tests(corpus: str, quick: bool) -> list[str]:
-    """Return texts that no system was trained on."""
+    """Return texts that are not in the training data, without their stop."""
     count = 500 if quick else 2000
     if corpus == "symbols":
         options: dict[str, Any] = {"shortest": MIN_WORDS, "longest": MAX_WORDS, "symbols": 30}
@@ -186,7 +186,7 @@ def tests(corpus: str, quick: bool) -> list[str]:
 
 
 def run(setting: Setting) -> Page:
-    """Train the systems, ask for the end after each word, and judge the claims."""
+    """Train the systems, measure the probability of the end after each word, and judge the claims."""
     texts = {corpus: tests(corpus, setting.quick) for corpus in CORPORA}
     lengths = {corpus: [len(text.split()) for text in each] for corpus, each in texts.items()}
     sizes = {corpus: max(each) + 1 for corpus, each in lengths.items()}
@@ -237,7 +237,7 @@ def run(setting: Setting) -> Page:
 
 
 def even_hazard(size: int) -> Float[np.ndarray, " t"]:
-    """Compute the true probability of the end for symbols, whose lengths are equally likely."""
+    """Compute the true probability of the end for sequences of symbols, whose lengths are equally likely."""
     share = np.zeros(size)
     for place in range(MIN_WORDS, min(size, MAX_WORDS + 1)):
         share[place] = 1 / (MAX_WORDS - place + 1)
@@ -247,12 +247,12 @@ def even_hazard(size: int) -> Float[np.ndarray, " t"]:
 def verdicts(
     figures: Mapping[str, Mapping[str, Endings]], truth: Mapping[str, Float[np.ndarray, " t"]]
 ) -> list[Verdict]:
-    """Judge by how far P(end) is from the truth at each place of the symbols, and by both corpora's likelihood."""
+    """Judge by the distance of P(end) from the truth on symbols, and by the perplexity on both corpora."""
     own = {name: wasted(each.anywhere, truth["symbols"]) for name, each in figures["symbols"].items()}
     evidence = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
     rising = {
         name: np.diff(each.anywhere[MIN_WORDS : MAX_WORDS + 1]) for name, each in figures["symbols"].items()
-    }  # of symbols it grows at every place
+    }  # on symbols, the true probability grows at every place
     with_positions = [name for name in own if name != "none"]
     worse = {
         corpus: each["none"].perplexity / min(each[name].perplexity for name in with_positions)

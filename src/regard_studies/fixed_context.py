@@ -1,9 +1,9 @@
-"""Without attention, translations get worse as sentences grow longer; with it, hardly.
+"""Without attention, translations become worse as sentences become longer; with attention, hardly.
 
 Cho et al. 2014 (arXiv:1409.1259), figure 4, and Bahdanau et al. 2015 (arXiv:1409.0473), figure 2: the encoder's last
-state has to hold the whole sentence, and does not. Three cells (Elman's, GRU, LSTM), each with a fixed context and
-with additive attention, are trained with the same number of batches, and translate unseen sentences of every length: of
-the phrasebook, or of Europarl with whole paragraphs beside them, longer than anything they were trained on.
+state must represent the whole sentence, and fails to. The study trains three cells (Elman's, GRU, LSTM), each with a
+fixed context and with additive attention, with the same number of batches. They translate unseen sentences of every
+length, from the phrasebook or from Europarl; the latter include whole paragraphs, longer than all training sentences.
 """
 
 import statistics
@@ -19,13 +19,13 @@ from regard_studies.page import Page, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import group_by_name, train_all, training_settings
 
-Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+Figures = Mapping[str, list[float]]  # exact and bleu: a value per bin, then for all; seconds: one value
 CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
 KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
 COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
 EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
-PIECES = 80  # of a sentence in training, about sixty words of Europarl
-NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
+PIECES = 80  # maximum length of a training sentence, about sixty words of Europarl
+NOTHING = 3.0  # a system with a lower BLEU on short sentences has learnt next to nothing
 
 
 class Lengths(NamedTuple):
@@ -36,12 +36,12 @@ class Lengths(NamedTuple):
 
 
 def within(sources: Sequence[str], low: int, high: int) -> list[int]:
-    """Return the indices of the sentences of a length."""
+    """Return the indices of the sentences with `low` to `high` words."""
     return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
 
 
 def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
-    """Compute the share that is exact, and BLEU, for each length and for all."""
+    """Compute the share of exact translations and BLEU, for each group of lengths and for all."""
     groups = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
     right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
     return {
@@ -105,7 +105,7 @@ def length_plot(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int]
 
 
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in cell and kind alone."""
+    """Build a configuration for each system; they differ only in cell and kind."""
     real = "source" in pairs.tables["data"]
     steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
     rate = 3e-3 if quick else 1e-3 if real else 2e-3
@@ -122,7 +122,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
-    """Return the corpus to train on and translate, and how its sentences are grouped."""
+    """Return the corpus to train on and translate, and the groups of lengths."""
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
         return phrasebook(*counts, longest=MAX_WORDS), Lengths(BINS, len(BINS))
@@ -233,7 +233,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
 
 
 def untrained_systems(figures: Mapping[str, Sequence[Figures]]) -> list[str]:
-    """List systems that cannot be judged: those that hardly translate short sentences have little to lose."""
+    """List systems that cannot be judged, because even their translations of short sentences are bad."""
     few = {name: mean(each, "bleu")[0] for name, each in figures.items()}
     evidence = [f"{label_of(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
     return [

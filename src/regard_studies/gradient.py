@@ -1,9 +1,9 @@
-r"""How far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T − t.
+r"""The reach of gradients: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T − t.
 
 Bengio et al. 1994 and Pascanu et al. 2013 (arXiv:1211.5063, section 2): in a recurrent network the gradient over k
-steps is a product of k Jacobians, and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4,
-table 1): self-attention joins any two positions by a path of constant length. Measured on untrained networks, exactly:
-every entry of the Jacobian, float64.
+steps is a product of k Jacobians and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4,
+table 1): self-attention connects any two positions by a path of constant length. The study measures untrained networks
+exactly: every entry of the Jacobian, in float64.
 
 t position · T last position · d width of inputs, states and outputs
 """
@@ -22,12 +22,12 @@ from regard_studies.page import Page, Plot, Table, Verdict, precision, show, sig
 
 WIDTH = 32
 HEADS = 4
-NEAR = 4  # where the fits begin: the last few positions are seen by other ways than through time
+NEAR = 4  # fits begin at this distance, because the last positions have other paths than through time
 Network = Callable[[Tensor], Tensor]
 
 
 class Curve(typing.NamedTuple):
-    """Norms at each distance over the seeds: lower quartile, median, upper quartile; and the fitted decay a step."""
+    """Norms at each distance (lower quartile, median and upper quartile over seeds) and the fitted decay per step."""
 
     low: list[float]
     middle: list[float]
@@ -36,7 +36,7 @@ class Curve(typing.NamedTuple):
 
 
 def recurrent(cell: str, prepare: Callable[[nn.RNNBase], None] | None = None) -> Callable[[int], Network]:
-    """Make a recurrent layer of torch, initialised by torch unless `prepare` changes that."""
+    """Return a builder of PyTorch's recurrent layer; `prepare` can change PyTorch's initialisation."""
 
     def build(d: int) -> Network:
         kinds: dict[str, nn.RNNBase] = {
@@ -71,14 +71,14 @@ def identity(layer: nn.RNNBase) -> None:
 
 
 def remember(layer: nn.RNNBase) -> None:
-    """Open the forget gates by a bias of 1 (Jozefowicz et al. 2015); torch's other bias is set to 0."""
+    """Open the forget gates by a bias of 1 (Jozefowicz et al. 2015); set PyTorch's second bias to 0."""
     parts, forget = dict(layer.named_parameters()), slice(layer.hidden_size, 2 * layer.hidden_size)
     nn.init.ones_(parts["bias_ih_l0"][forget])
     nn.init.zeros_(parts["bias_hh_l0"][forget])
 
 
 class Kind(typing.NamedTuple):
-    """A network: how it is made, what sort it is, how it is drawn."""
+    """A kind of network: its builder, its initialisation in words, and its colour and line style."""
 
     build: Callable[[int], Network]
     start: str
@@ -102,9 +102,9 @@ NETWORKS = {
 
 
 def norms(network: Network, x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
-    """Compute the Frobenius norm of ∂y_T/∂x_t for each t, T the last position; index 0 is distance 0.
+    """Compute the Frobenius norm of ∂y_T/∂x_t for each t, where T is the last position; index 0 is distance 0.
 
-    The input is repeated d times and row i differentiates unit i alone, so that one backward pass gives every entry.
+    The input is repeated d times and row i differentiates only unit i, so that one backward pass gives every entry.
     """
     rows = x.detach().expand(x.shape[-1], *x.shape).clone().requires_grad_()
     last = network(rows)[:, -1]
@@ -116,7 +116,7 @@ def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
     """Measure several networks of a kind, each with its own input."""
     samples = torch.stack([norms(build(WIDTH), torch.randn(length, WIDTH)) for _ in range(seeds)])
     low, middle, high = samples.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
-    # The decay a step is exp of the logarithm's slope; 1 is level.
+    # The decay per step is exp of the slope of the logarithms; 1 means no decay.
     distance, height = log_norms(middle.tolist())
     centred = distance - distance.mean()
     factor = math.exp(float((centred * height).sum() / centred.square().sum()))
@@ -124,7 +124,7 @@ def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
 
 
 def log_norms(middle: list[float]) -> tuple[Tensor, Tensor]:
-    """Return distances and logarithms of norms; values that underflowed are left out."""
+    """Return distances and logarithms of norms, without values that underflowed."""
     points = [(step, math.log(value)) for step, value in enumerate(middle) if step >= NEAR and value > 1e-200]
     both = torch.tensor(points, dtype=torch.float64)
     return both[:, 0], both[:, 1]
@@ -215,7 +215,7 @@ def verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> lis
     def fall(name: str) -> float:
         return curves[name].middle[far] / curves[name].middle[1]
 
-    # How much of the logarithm's variance a straight line explains.
+    # The share of the logarithm's variance that a straight line explains.
     straight = float(torch.corrcoef(torch.stack(log_norms(curves["tanh RNN"].middle)))[0, 1] ** 2)
     tanh, relu, gru, lstm = (curves[name].factor for name in ("tanh RNN", "ReLU RNN", "GRU", "LSTM"))
     open_ = curves["LSTM, forget bias 1"].factor

@@ -1,9 +1,9 @@
 """Several heads are better than one, too many are not, and most can be removed after training.
 
-Vaswani et al. 2017 (arXiv:1706.03762), table 3: rows A vary the number of heads with the computation kept (h · d_k is
-the width of the model), rows B the width d_k of a head's queries and keys. Michel et al. 2019 (arXiv:1905.10650) and
-Voita et al. 2019 (arXiv:1905.09418) then take heads out of trained models. Beside them, not from a paper: heads that
-each see a slice of the input in place of a projection of all of it.
+Vaswani et al. 2017 (arXiv:1706.03762), table 3: rows A vary the number of heads at constant computation (h · d_k is the
+width of the model), rows B the width d_k of a head's queries and keys. Michel et al. 2019 (arXiv:1905.10650) and Voita
+et al. 2019 (arXiv:1905.09418) remove heads from trained models. The study adds a system that is in no paper: heads that
+see a slice of the input instead of a projection of the whole input.
 """
 
 import math
@@ -36,27 +36,27 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 COLOURS = {"encoder": plot.BLUE, "decoder": plot.GREEN, "cross": plot.RED}
 # Table 3 of the paper, newstest2013: BLEU by heads (d_k = 512 / heads) and by d_k at 8 heads.
 PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "heads-32": 25.4}
-LITTLE = 0.02  # log-probability per token: a perplexity that grows by less than 2 %
-SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)
+LITTLE = 0.02  # log-probability per token, a growth of perplexity by 2 %
+SEVERAL = 0.2  # the share of heads that Michel et al. remove together without a noticeable loss (their figure 3)
 
 
 class Head(NamedTuple):
-    """A head of an attention, by the name of its module."""
+    """A head of an attention: the module's name and the head's number, from 0."""
 
     module: str
     head: int
 
 
 class AblationLoss(NamedTuple):
-    """The log-probability lost per token without each head, and without the least needed share of all."""
+    """The loss of log-probability per token without each head, and without the least important share of all heads."""
 
     heads: dict[Head, float]
     shares: dict[float, float]
-    whole: float  # the log-probability per token of the model as it is
+    whole: float  # the log-probability per token with all heads
 
 
 def list_heads(model: Model) -> list[Head]:
-    """List every head of a model."""
+    """List all attention heads of a model."""
     return [
         Head(name, head)
         for name, module in call_records.find_outermost(model).items()
@@ -66,13 +66,13 @@ def list_heads(model: Model) -> list[Head]:
 
 
 def attention_kind(head: Head) -> str:
-    """Return which of the three attentions of a Transformer a head belongs to."""
+    """Return the kind of a head's attention: "encoder", "decoder" or "cross"."""
     return "cross" if head.module.endswith("cross") else head.module.split(".")[0]
 
 
 @contextmanager
 def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
-    """Silence these heads for every sentence, inside the block."""
+    """Silence these heads in all batch rows inside the block."""
     modules, rows = call_records.find_outermost(model), slice(None)
     with ExitStack() as hooks:
         for name, head in heads:
@@ -81,9 +81,9 @@ def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
 
 
 def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
-    """Silence each head by itself, then more and more of them, the least needed first, in every row of a batch.
+    """Measure the loss without each single head, and without more and more heads, the least important first.
 
-    The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
+    The odd sentences of the corpus determine the order of heads; the loss in that order is measured on the even ones.
     """
 
     def scored(silent: Sequence[Head]) -> list[float]:
@@ -106,7 +106,7 @@ def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
 
 
 def label_of(name: str) -> str:
-    """Describe a system in words."""
+    """Return the label of a system."""
     kind, number = name.split("-")
     if kind == "heads":
         return "1 head" if number == "1" else f"{number} heads"
@@ -126,7 +126,7 @@ def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
 
 
 def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
-    """Average the loss without one head, for each kind of attention, a value per seed."""
+    """Average the loss without one head, for each kind of attention and each seed."""
     return {
         kind: SeedStatistics(
             tuple(
@@ -148,7 +148,7 @@ def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
 
 
 def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
-    """Tabulate the ablated heads by attention and layer; heads of all seeds together."""
+    """Tabulate the ablated heads of all seeds by attention and layer."""
     rows: list[list[Cell]] = []
     for kind, title in KINDS.items():
         for layer in layers_of(silenced[0], kind):
@@ -193,7 +193,7 @@ def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
 
 
 def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
-    """Draw every head's loss, in order of size, and the loss without more and more heads."""
+    """Draw every head's loss, sorted by size, and the loss without more and more heads."""
     titles = ["Lost without one head", "Lost without a share of all heads"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
     ranked = sorted(
@@ -218,7 +218,7 @@ def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in heads, their depth and what they see."""
+    """Build a configuration for each system; they differ in the heads' number, width and input."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 1000 if real else 500 if quick else 3000
     model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
@@ -285,12 +285,12 @@ def run(setting: Setting) -> Page:
 
 
 def ablated_system(figures: Mapping[str, object]) -> str:
-    """Choose the system whose heads are silenced: with as many heads as the paper's, or the most there are."""
+    """Choose the system whose heads are silenced: with 8 heads, as in the paper, or with 4 in a quick run."""
     return "heads-8" if "heads-8" in figures else "heads-4"
 
 
 def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
-    """Judge by BLEU, as the paper does; a difference counts where it is beyond chance."""
+    """Judge by BLEU, as the paper does; only differences beyond chance count."""
     counted = {name: each.bleu for name, each in figures.items() if name.startswith("heads-")}
     least = margin([each.bleu for each in figures.values()])
     one, most = (pick(counted, key=count_heads) for pick in (min, max))
@@ -319,7 +319,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
-    """Judge what Michel et al. found about heads that are removed."""
+    """Judge the findings of Michel et al. about the removal of heads."""
     every = [loss for each in silenced for loss in each.heads.values()]
     little = sum(loss < LITTLE for loss in every) / len(every)
     kinds = loss_by_kind(silenced)
@@ -347,7 +347,7 @@ def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
 
 
 def perplexity_growth(loss: float) -> str:
-    """Convert a loss of log-probability to growth of perplexity."""
+    """Convert a loss of log-probability to a growth of perplexity."""
     return show(math.expm1(loss), ".1%")
 
 

@@ -1,12 +1,12 @@
-"""An LSTM that looks back at all its states predicts better than one that has the last state alone.
+"""An LSTM that attends to all its states predicts better than one that has only the last state.
 
-Cheng, Dong and Lapata 2016 (arXiv:1601.06733): as a language model of the Penn Treebank (table 1) the LSTMN of one
-layer has a perplexity of 108 and the LSTM of 115; as a classifier of sentences (table 2) it is ahead as well. Here both
-are trained with the same batches, and beside them an LSTM that is wider, so that it has no fewer parameters than the
-LSTMN has with its attention: what is left over is not a matter of size. If looking back is what helps, it should help
-late in a sentence, where there is much to look at.
+Cheng, Dong and Lapata 2016 (arXiv:1601.06733): as a language model of the Penn Treebank (table 1), the LSTMN with one
+layer has a perplexity of 108 and the LSTM of 115; the LSTMN is also the better classifier of sentences (table 2). The
+study trains both with the same batches, and also a wider LSTM that has at least as many parameters as the LSTMN with
+its attention, so that size cannot explain the remaining difference. If attention to earlier states is the reason, the
+gain should come late in a sentence, when there are many states.
 
-p groups of places or distances · s seeds · n sentences of the test · m states before a step
+p groups of places or distances · s seeds · n test sentences · m states before a step
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,11 +29,11 @@ from regard_studies.page import Page, Plot, Table, Verdict, signed_training
 from regard_studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
-DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
-LATE = 10  # steps after which there is something to choose from
+DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; an LSTM reads only distance 1
+LATE = 10  # weights are measured after this many steps, when there are enough states to choose from
 TEXTS = 100
-PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # of a token in its sentence
-EARLY = 2  # the first so many groups are early
+PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # positions of a token in its sentence
+EARLY = 2  # number of groups that count as early
 NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
 COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
 SAID = {"multi30k": "Multi30k", "europarl": "Europarl", "german": "German"}
@@ -41,7 +41,7 @@ SAID = {"multi30k": "Multi30k", "europarl": "Europarl", "german": "German"}
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """The likelihood that a system gives the test set, over all seeds: −log p of each sentence, by place, in nats."""
+    """The likelihood of the test set under each seed of a system: −log p of each sentence, by place, in nats."""
 
     nll: Float[np.ndarray, "p s n"]
     tokens: Float[np.ndarray, "p n"]
@@ -55,7 +55,7 @@ class Likelihood:
         return SeedStatistics(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
 
     def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> MeanDifference:
-        """Return how many nats fewer a token costs than with the other system, at some of the places."""
+        """Return by how many nats per token this system is better than the other, at some groups of places."""
         mine, theirs = (each.nll[groups] for each in (self, other))
         tokens = self.tokens[groups]
         if isinstance(groups, slice):
@@ -75,7 +75,7 @@ def percent(gain: MeanDifference) -> str:
 
 
 def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> Likelihood:
-    """Measure the likelihood that the seeds of a system give the test."""
+    """Measure the likelihood of the test set under all seeds of a system."""
     scored = [[row.tokens for row in each.run.score(corpus.texts)] for each in systems]
     sums = [sum_by_place(rows) for rows in scored]
     return Likelihood(
@@ -88,7 +88,7 @@ def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> L
 
 
 def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
-    """Read the perplexity of held-out text by the number of updates from the training records, at the mean loss."""
+    """Return the perplexity of held-out text by step, of the mean loss over seeds, from the training records."""
     losses: dict[int, list[float]] = {}
     for each in systems:
         rows = metrics.read_records(each.run.folder / "metrics.jsonl")
@@ -98,7 +98,7 @@ def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
 
 
 def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p n"], Float[np.ndarray, "p n"]]:
-    """Sum −log p over the places of each group, and count their tokens; END comes last."""
+    """Sum −log p over each group of places, and count the tokens, including END."""
     nll, tokens = np.zeros((len(PLACES), len(rows))), np.zeros((len(PLACES), len(rows)))
     for number, row in enumerate(rows):
         for group, (first, last) in enumerate(PLACES):
@@ -108,7 +108,7 @@ def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p 
 
 
 def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int:
-    """Count a model's parameters, without drawing random numbers."""
+    """Count a model's parameters on the meta device, without random numbers."""
     target = labels if job == "classify" else pieces
     with torch.device("meta"):
         network = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
@@ -116,7 +116,7 @@ def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int
 
 
 def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
-    """Widen an LSTM until it has no fewer parameters than the model with intra-attention."""
+    """Widen an LSTM until it has at least as many parameters as the model with intra-attention."""
     target = parameters({**model, "intra": True}, job, pieces, labels)
     size = model["size"]
     while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < target:
@@ -126,7 +126,7 @@ def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict
 
 @torch.no_grad()
 def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
-    """Return the weights of the first long texts: a row per step, a column per state, in the order of writing."""
+    """Return the weights in the first long texts, with a row per step and a column per state, in text order."""
     run, weights = system.run, list[np.ndarray]()
     for ids in run.tokenizers.target.encode_batch(corpus.texts):
         if len(ids) > LATE and len(weights) < TEXTS:
@@ -139,7 +139,7 @@ def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarra
 
 
 def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p"]:
-    """Compute the weight at each distance, in percent, over all late steps."""
+    """Compute the mean weight at each group of distances over all late steps, in percent."""
     rows = [
         [100 * each[step, :step][within(step, *limits)].sum() for limits in DISTANCES]
         for each in weights
@@ -149,13 +149,13 @@ def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p
 
 
 def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
-    """Return the states that lie so many steps back."""
+    """Return the indices of the states that are `first` to `last` steps back."""
     back = step - np.arange(step)
     return np.flatnonzero((first <= back) & (back <= last))
 
 
 def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
-    """Compute how far back a system would look if it weighed all states alike."""
+    """Compute the weight at each group of distances if all states had equal weights."""
     lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
     flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]
     return [float(share) for share in shares(flat)]
@@ -192,7 +192,7 @@ def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
 
 
 def distance_table(corpora: Mapping[str, Sentences], figures: Mapping[str, Sequence[Sequence[float]]]) -> Table:
-    """Tabulate how far back the LSTMN looks in each corpus, and how far it would if it weighed all states alike."""
+    """Tabulate the LSTMN's weights by distance in each corpus, beside those of uniform attention."""
     rows: list[list[Cell]] = []
     for corpus, (own, even) in figures.items():
         rows += [[corpora[corpus].name, "LSTMN", *own], [corpora[corpus].name, "evenly", *even]]
@@ -254,7 +254,7 @@ def span(group: int) -> str:
 
 
 class Budget(NamedTuple):
-    """The width of systems, and the length of their training."""
+    """The width of the systems and the length of their training."""
 
     size: int
     embedding: int
@@ -277,14 +277,14 @@ QUICK = {
 
 
 class Corpora(NamedTuple):
-    """The corpora that are predicted word by word, and those that are labelled."""
+    """The corpora for language models and those for classifiers."""
 
     sentences: dict[str, Sentences]
     reviews: dict[str, Reviews]
 
 
 def choose_corpora(setting: Setting) -> Corpora:
-    """Choose real corpora, or built-in ones."""
+    """Choose real or built-in corpora."""
     if setting.corpora is not None:
         return Corpora({"multi30k": english_multi30k(setting.corpora), "europarl": english_europarl(setting)}, {})
     if setting.quick:
@@ -293,7 +293,7 @@ def choose_corpora(setting: Setting) -> Corpora:
 
 
 def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each corpus and system; those of a corpus differ in looking back, and in width."""
+    """Build a configuration for each corpus and system; systems differ in intra-attention and in width."""
     configs = {}
     tabled = {name: corpus.tables for each in corpora for name, corpus in each.items()}
     for name, corpus in tabled.items():
@@ -306,7 +306,7 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
             "hidden": budget.embedding,
             "dropout": budget.dropout,
         }
-        # Of built-in reviews a vocabulary is what it comes to: a few hundred words, which count for little here.
+        # The built-in reviews set no vocabulary size: it is a few hundred words and hardly affects the width.
         pieces = int(corpus["tokenizer"].get("size", 500))
         systems = {
             "lstm": {**model, "intra": False},
@@ -393,7 +393,7 @@ def run(setting: Setting) -> Page:
 def verdicts(
     figures: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, ClassifierFigures]]
 ) -> list[Verdict]:
-    """Judge the LSTMN against both LSTMs, as a language model and as a classifier, and where in a sentence it gains."""
+    """Compare the LSTMN with both LSTMs as a language model, also by place in a sentence, and as a classifier."""
 
     def predicted(claim: str, other: str) -> Verdict:
         gains = {name: systems["lstmn"].gain(systems[other]) for name, systems in figures.items()}
@@ -446,7 +446,7 @@ def verdicts(
 
 
 def caveats(real: bool, seeds: int) -> list[str]:
-    """List the differences from the paper, and what was tried."""
+    """List the differences from the paper and other caveats."""
     if real:
         remarks = [
             "The paper's language model is one of the Penn Treebank, which is not free; captions of Multi30k are "

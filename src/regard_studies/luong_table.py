@@ -1,11 +1,12 @@
-"""Luong's table: where attention looks (everywhere, or within a window), and how it compares, side by side.
+"""Luong's table: global and local attention with every score, side by side.
 
 Luong, Pham and Manning 2015 (arXiv:1508.04025), table 4: global attention with the scores location, dot and general,
-local-m and local-p with dot and general; table 1: what input feeding is worth; a footnote of section 5.3 on concat;
-section 5.4 and table 6: alignment error rates. As there, LSTMs read the source backwards, drop out a fifth, and feed
-the attentional state on; annotations stand in the order of the source all the same, so that local-m moves on from its
-beginning. Section 3.2: global attention is impractical for documents, and a window of 2D + 1 costs the same however
-long the source is; that is measured on one attention with as many queries as annotations, as in a translation.
+local-m and local-p with dot and general; table 1: the gain of input feeding; a footnote of section 5.3 on concat;
+section 5.4 and table 6: alignment error rates. As in the paper, LSTMs read the source backwards, use dropout of 0.2,
+and feed the attentional state to the next step. Annotations are nevertheless in source order, so that local-m moves
+from its beginning to its end. Section 3.2: global attention is impractical for documents, whereas the cost of a window
+of 2D + 1 does not depend on the source's length. The study measures this on one attention with as many queries as
+annotations, as in a translation.
 """
 
 import time
@@ -33,7 +34,7 @@ from regard_studies.systems import (
     training_settings,
 )
 
-# perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+# Keys: perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds.
 Figures = Mapping[str, SeedStatistics]
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},
@@ -52,7 +53,7 @@ LABELS = {
     name: f"{each['span']} ({each['score']}){', not fed on' * ('input_feeding' in each)}"
     for name, each in SYSTEMS.items()
 }
-# Table 4, BLEU before unknown words are replaced, and table 6.
+# Table 4 (perplexity, BLEU before the replacement of unknown words) and table 6 (AER).
 PAPER: dict[str, tuple[str, float | None, int | None]] = {
     "global-location": ("6.4", 18.1, 39),
     "global-dot": ("6.1", 18.6, None),
@@ -64,9 +65,9 @@ PAPER: dict[str, tuple[str, float | None, int | None]] = {
     "local-p-general": ("5.9", 19.0, 36),
 }
 COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
-# What is less than this counts as no difference, whatever the seeds say.
+# Smaller differences do not count, whatever the deviation between seeds.
 POINTS = 0.5  # BLEU
-SHARE = 0.01  # of a perplexity
+SHARE = 0.01  # relative difference of perplexities
 ERRORS = 1.0  # percentage points of AER
 GLOBAL = [name for name in LABELS if name.startswith("global-")]
 LOCAL = [name for name in LABELS if name.startswith("local-")]
@@ -74,7 +75,7 @@ UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
 def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
-    """Measure the seeds of a system."""
+    """Measure all seeds of a system."""
     errors, read = zip(*(error_rates(each.run, score_heads(each.run, aligned)) for each in systems), strict=True)
     rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
     return {
@@ -87,12 +88,12 @@ def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: Aligne
 
 
 def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
-    """Describe a figure of several systems in words."""
+    """Return one figure of several systems as text."""
     return ", ".join(f"{LABELS[name]} {figures[name][key].as_text(style)}" for name in names)
 
 
 def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
-    """Describe the lowest perplexity and the highest BLEU of several systems in words."""
+    """Return the lowest perplexity and the highest BLEU of several systems as text."""
     sure = min(names, key=lambda name: figures[name]["perplexity"].mean)
     good = max(names, key=lambda name: figures[name]["bleu"].mean)
     perplexity, bleu = list_figures(figures, [sure], "perplexity", ".2f"), list_figures(figures, [good], "bleu")
@@ -114,7 +115,7 @@ def system_table(figures: Mapping[str, Figures]) -> Table:
 
 
 def quality_plot(figures: Mapping[str, Figures]) -> Plot:
-    """Draw BLEU and AER of every system, a bar each."""
+    """Draw BLEU and AER with a bar per system."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
     names = list(figures)[::-1]
     for place, name in enumerate(names):
@@ -137,7 +138,7 @@ def quality_plot(figures: Mapping[str, Figures]) -> Plot:
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in span, score and input feeding alone."""
+    """Build a configuration for each system; they differ only in span, score and input feeding."""
     real, quick = setting.corpora is not None, setting.quick
     steps, size = (1000, 512) if real else (300, 96) if quick else (3000, 256)
     longest = 60 if real else 40
@@ -156,7 +157,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
         steps,
         batch_tokens=16_384 if real else 1024 if quick else 4096,
         rate=5e-3 if quick else 3e-3 if real else 2e-3,
-        smoothing=0.0,  # perplexities are compared
+        smoothing=0.0,  # because perplexities are compared
         validate_rows=0,
     )
     data = {**corpus.tables["data"], "longest": longest}
@@ -167,7 +168,7 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train all systems, measure and judge."""
+    """Train all systems, measure them, and judge the claims."""
     corpus, aligned = aligned_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         configs = tables(setting, corpus)
@@ -237,12 +238,12 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
 
 
 def higher(figures: Mapping[str, Figures], one: str, other: str) -> bool:
-    """Return whether one system is better than the other by BLEU."""
+    """Return whether one system has a higher BLEU than the other, beyond chance."""
     return is_lower(figures[other]["bleu"], figures[one]["bleu"], POINTS)
 
 
 def likelier(figures: Mapping[str, Figures], one: str, other: str) -> bool:
-    """Return whether one system is better than the other by perplexity."""
+    """Return whether one system has a lower perplexity than the other, beyond chance."""
     worse = figures[other]["perplexity"]
     return is_lower(figures[one]["perplexity"], worse, SHARE * worse.mean)
 
@@ -331,13 +332,13 @@ def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 RADIUS = 10
-COUNTED = 64  # the width at which operations are counted: each is proportional to it
+COUNTED = 64  # width for counting operations, which are all proportional to it
 SPANS = {span: COLOURS[span] for span in ("global", "local-m", "local-p")}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost by span: multiply-adds per query, and seconds of a call, a value per length."""
+    """The cost by span: multiply-adds per query and seconds per call, with a value per length."""
 
     lengths: Sequence[int]
     width: int
@@ -348,7 +349,7 @@ class Cost:
 
 
 def layer(span: str, width: int) -> Attention:
-    """Build Luong's attention with the score general."""
+    """Build Luong's attention with the general score."""
     spans: dict[str, Span | None] = {"global": None, "local-m": Monotonic(RADIUS), "local-p": None}
     return Attention(
         General(width, width), span=Predictive(width, RADIUS) if span == "local-p" else spans[span]
@@ -356,7 +357,7 @@ def layer(span: str, width: int) -> Attention:
 
 
 def operations(span: str, length: int, width: int = COUNTED) -> float:
-    """Count the multiply-adds of a query's matrix products, keys projected before; on a CPU, where all are counted."""
+    """Count the multiply-adds of a query's matrix products without the keys' projection, on a CPU, which counts all."""
     attention = layer(span, width)
     keys = attention.prepare(torch.randn(1, length, width))
     query = torch.randn(1, length, width)
@@ -366,7 +367,7 @@ def operations(span: str, length: int, width: int = COUNTED) -> float:
 
 
 def measure_cost(device: torch.device, *, quick: bool) -> Cost:
-    """Count operations, and time calls on a device with the kernels that Regard chooses there."""
+    """Count operations, and time calls on a device with the backends that Regard chooses there."""
     lengths = LENGTHS[:5] if quick else LENGTHS
     width, rows, rounds = (64, 1, 20) if quick else (512, 8, 10) if device.type == "cuda" else (256, 1, 5)
     counted = {span: [operations(span, length) for length in lengths] for span in SPANS}
@@ -380,7 +381,7 @@ def measure_cost(device: torch.device, *, quick: bool) -> Cost:
 
 
 def time_attention(attention: Attention, states: Tensor, rounds: int) -> float:
-    """Time a call in seconds, the shortest of several, so that other work on the machine does not count."""
+    """Return the shortest time of several calls, in seconds, to exclude the effect of other work on the machine."""
     keys, best = attention.prepare(states), float("inf")
     for _ in range(rounds + 2):
         synchronise(states.device)
@@ -392,13 +393,13 @@ def time_attention(attention: Attention, states: Tensor, rounds: int) -> float:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for a GPU."""
+    """Wait until a GPU has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def cost_verdicts(cost: Cost) -> list[Verdict]:
-    """Judge whether a window's cost depends on the length."""
+    """Judge whether a window's cost depends on the source's length."""
     first, last = cost.lengths[0], cost.lengths[-1]
     counts, times = cost.operations, cost.seconds
     grown = {span: each[-1] / each[0] for span, each in counts.items()}
@@ -419,7 +420,7 @@ def cost_verdicts(cost: Cost) -> list[Verdict]:
 
 
 def cost_table(cost: Cost) -> Table:
-    """Tabulate milliseconds and operations, a row a span."""
+    """Tabulate milliseconds and operations, with a row per span."""
     return Table(
         caption=f"Milliseconds of a call by annotations n, with n queries ({cost.rows} × n × {cost.width}, "
         f"{'GPU' if cost.device == 'cuda' else 'CPU'}); thousand multiply-adds per query",

@@ -1,7 +1,7 @@
-"""A study's page: what was claimed, what was measured, and whether the two agree.
+"""A study's page: the claim, the measurements, and whether they agree.
 
-A Page is plain data. `write` puts it in a folder as one self-contained HTML file, as Markdown with its pictures beside
-it, and as JSON with every number; `write_index` sets all pages of a folder in one table.
+A `Page` is plain data. `write` saves it in a folder as one self-contained HTML file, as Markdown with separate
+pictures, and as JSON with every number. `write_index` lists all pages of a folder in one table.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """A figure, the name of its file, a caption, and a description in words for those who cannot see it."""
+    """A figure with its file name, a caption, and a description for people who cannot see it."""
 
     name: str
     figure: Figure
@@ -53,7 +53,7 @@ class Plot:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """One claim, whether the numbers agree with it, and the numbers."""
+    """A claim, whether the numbers agree with it, and the numbers."""
 
     claim: str
     agrees: bool
@@ -61,13 +61,13 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """Return `agrees` or `does not agree`."""
+        """Return "agrees" or "does not agree"."""
         return "agrees" if self.agrees else "does not agree"
 
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """The signature of a figure: what somebody else needs to get the same numbers."""
+    """The signature of a page: everything that is needed to reproduce its numbers."""
 
     regard: str
     torch: str
@@ -78,8 +78,8 @@ class Signature:
     quick: bool
     threads: int
     seconds: float
-    seeds: tuple[int, ...] = ()  # of what was trained
-    corpus: str = ""  # a real one that was trained on
+    seeds: tuple[int, ...] = ()  # seeds of trained systems
+    corpus: str = ""  # name of the real corpus of trained systems
 
     def command(self, name: str) -> str:
         """Return the command that repeats the study."""
@@ -99,9 +99,7 @@ class Signature:
 
 @dataclasses.dataclass(kw_only=True)
 class Part:
-    """A part of a page: what was measured, how it looks, and what it says; also what a study adds to its page by
-    training.
-    """
+    """A part of a page: descriptions, tables, plots, verdicts and caveats; also the trained part of a study."""
 
     measured: Sequence[str]
     tables: Sequence[Table]
@@ -121,14 +119,14 @@ class Page(Part):
     source: str
 
     def joined(self, part: Part) -> "Page":
-        """Return the page with the trained part first, signed with the training, and with the time of both."""
+        """Return the page with the trained part first, with that part's signature and the time of both."""
         names = ("measured", "tables", "plots", "verdicts", "caveats")
         both: dict[str, typing.Any] = {name: [*getattr(part, name), *getattr(self, name)] for name in names}
         seconds = round(self.signature.seconds + part.signature.seconds, 2)
         return dataclasses.replace(self, **both, signature=dataclasses.replace(part.signature, seconds=seconds))
 
     def html(self) -> str:
-        """Render the page as one file that needs no network: for a browser, a phone or a printer."""
+        """Render the page as one HTML file that needs no network."""
         body = [
             f'<p class="eyebrow">Regard · study · {escape(self.name)}</p>',
             f"<h1>{escape(self.title)}</h1>",
@@ -154,7 +152,7 @@ class Page(Part):
         return document(self.title, body)
 
     def markdown(self) -> str:
-        """Render the page as Markdown, for a repository; the pictures lie beside it."""
+        """Render the page as Markdown that refers to pictures in the same folder."""
         parts = [f"# {self.title}", f"> {self.claim}", f"— {self.source}", "## What agrees and what does not"]
         parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in self.verdicts))
         parts += ["## What was measured", *self.measured]
@@ -174,7 +172,7 @@ class Page(Part):
         return "\n\n".join(parts) + "\n"
 
     def results(self) -> dict[str, object]:
-        """Return every number, in types that JSON has."""
+        """Return every number in types of JSON."""
         return {
             "name": self.name,
             "title": self.title,
@@ -215,7 +213,7 @@ def _verdict_html(verdict: Verdict) -> str:
 
 
 def markdown_table(each: Table) -> str:
-    """Render a table as Markdown, with numbers aligned to the right."""
+    """Render a table as Markdown, with right-aligned numbers."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.text_rows()]]
     rule = ["---:" if right else ":---" for right in each.numeric()]
     return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
@@ -225,10 +223,10 @@ def markdown_table(each: Table) -> str:
 def signed(
     *, seed: int, quick: bool, dtype: str, setting: Setting | None = None, corpus: str = ""
 ) -> Iterator["Clock"]:
-    """Fix the seed and the number of threads for a study, and time it; both are restored afterwards.
+    """Fix the random seed and the number of threads for a study, and time it; restore both afterwards.
 
-    One thread: the matrices are small, and sums then come out the same however many cores there are. What is trained,
-    in a `setting`, takes the threads there are; `corpus` is the real one that it was trained on.
+    A study without training uses one thread: its matrices are small, and sums then do not depend on the number of
+    cores. With a `setting`, training uses all threads; `corpus` is the name of its real corpus.
     """
     import torch
 
@@ -260,7 +258,7 @@ def signed(
 
 
 def signed_training(setting: Setting, corpus: str = "") -> typing.ContextManager["Clock"]:
-    """Time and sign what is trained; `corpus` is the name of the real one, which counts where there is one."""
+    """Time and sign a study that trains; `corpus` names the real corpus and is ignored if the setting has none."""
     return signed(
         seed=setting.seeds[0],
         quick=setting.quick,
@@ -272,7 +270,7 @@ def signed_training(setting: Setting, corpus: str = "") -> typing.ContextManager
 
 @contextmanager
 def precision(dtype: "torch.dtype") -> Iterator[None]:
-    """Make new tensors and modules in `dtype` for a while."""
+    """Create new tensors and modules in `dtype` inside the block."""
     import torch
 
     before = torch.get_default_dtype()
@@ -285,13 +283,13 @@ def precision(dtype: "torch.dtype") -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """A clock that knows when a study began, and signs what it ends with."""
+    """A clock that starts with a study and completes its signature at the end."""
 
-    facts: Signature  # the device as torch calls it, threads and time still to be known
+    facts: Signature  # with PyTorch's name of the device, and without the final threads and time
     began: float
 
     def signature(self) -> Signature:
-        """Return the signature of a study that ends now."""
+        """Return the signature with the time until now."""
         import torch
 
         device, seconds = self.facts.device, round(time.perf_counter() - self.began, 2)
@@ -301,7 +299,7 @@ class Clock:
 
 
 def _plain(cell: Cell) -> Cell:
-    """Convert a value to types that JSON has: infinity and NaN become None."""
+    """Convert a value to a type of JSON: infinity and NaN become None."""
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
@@ -323,7 +321,7 @@ COLUMNS = ["study", "claim", "agrees", "source", "measured on"]
 
 
 def write_index(out: Path) -> Path:
-    """Write index.md and index.html into the folder of the studies; return the Markdown file."""
+    """Write index.md and index.html into the folder of the studies; return the path of the Markdown file."""
     pages = read_results(out)
     rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in pages]
     claims_of = {each["name"]: [v["claim"] for v in each["verdicts"] if not v["agrees"]] for each in pages}
@@ -353,7 +351,7 @@ def write_index(out: Path) -> Path:
 
 
 def read_results(out: Path) -> list[dict[str, typing.Any]]:
-    """Read the results of each study in the folder, in the order of the list of studies."""
+    """Read the results of each study in the folder, in the order of `STUDIES`."""
     by_name = {}
     for path in out.glob("*/results.json"):
         try:
@@ -366,7 +364,7 @@ def read_results(out: Path) -> list[dict[str, typing.Any]]:
 
 
 def cells_of(results: Mapping[str, typing.Any]) -> list[str]:
-    """Build the cells that follow a study's name in its row."""
+    """Build the cells after a study's name in its row."""
     verdicts, signed = results["verdicts"], results["signature"]
     agreeing = [each for each in verdicts if each["agrees"]]
     trained = bool(signed.get("seeds"))

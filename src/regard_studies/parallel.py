@@ -1,10 +1,10 @@
-r"""The cost of a layer, its number of sequential steps, and the distance between words: table 1 of the paper.
+r"""The operations, sequential steps and path lengths of layers: table 1 of the Transformer paper.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 step after the
-other and paths of length 1; a recurrent one $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ where it is
-dilated, $n / k$ where not; self-attention within r positions $r n d$, 1 and $n / r$. Here all three are measured on
-layers that run: multiply-adds are counted, steps are the longest chain in autograd's graph, and a path is the number of
-layers after which the last position depends on the first. Beside them the time a forward pass takes.
+Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 sequential step
+and paths of length 1; a recurrent layer $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ if it is dilated,
+otherwise $n / k$; self-attention within r positions $r n d$, 1 and $n / r$. The study measures all three on layers that
+run: it counts multiply-adds; steps are the longest chain in autograd's graph; a path is the number of layers after
+which the last position depends on the first. It also measures the time of a forward pass.
 """
 
 # n positions · d width · k width of a kernel · r radius of a window
@@ -28,7 +28,7 @@ from regard_studies.page import Page, Plot, Table, Verdict, show, signed
 WIDTH, KERNEL, RADIUS = 256, 3, 8
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
 COUNTED = (64, 128, 256)  # lengths at which operations and steps are counted
-FORMULAS: dict[str, tuple[str, Callable[[int, int], float]]] = {  # multiply-adds; a recurrence reads and keeps
+FORMULAS: dict[str, tuple[str, Callable[[int, int], float]]] = {  # multiply-adds; a recurrence has W x and U h
     "recurrent": ("2 n d²", lambda n, d: 2 * n * d**2),
     "convolution": (f"{KERNEL} n d²", lambda n, d: KERNEL * n * d**2),
     "self-attention": ("2 n² d", lambda n, d: 2 * n**2 * d),
@@ -41,12 +41,12 @@ PATHS: dict[str, tuple[str, Callable[[int], int]]] = {
     "window": ("n / r", lambda n: math.ceil((n - 1) / RADIUS)),
 }
 LAYER_COLOURS = {"recurrent": plot.RED, "convolution": plot.ORANGE, "self-attention": plot.BLUE, "window": plot.GREEN}
-LINEAR = 2.0  # what twice the length takes
-NOISE = 1.4  # the factor, up or down, by which a time may be off; what grows less is not linear, whatever the reason
+LINEAR = 2.0  # growth of a linear cost when the length doubles
+NOISE = 1.4  # factor by which a time may be wrong, in either direction; slower growth is not linear for any reason
 
 
 class Recurrent(nn.Module):
-    """A recurrence, h_i = tanh(W x_i + U h_{i-1}), written out."""
+    """The recurrence h_i = tanh(W x_i + U h_{i-1}) as a loop."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -62,7 +62,7 @@ class Recurrent(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution of every position and its neighbours, a matrix each."""
+    """A convolution of every position with its neighbours, with one matrix per offset."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -74,7 +74,7 @@ class Convolution(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Self-attention alone, as the table counts it: queries, keys and values are the input."""
+    """Self-attention as the table counts it, without projections: queries, keys and values are the input."""
 
     def __init__(self, width: int, radius: int | None = None):
         super().__init__()
@@ -82,7 +82,7 @@ class SelfAttention(nn.Module):
         self.backend = "dense" if radius is None else "window"
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """Attend everywhere, or within a window, outside of which no key is touched."""
+        """Attend to all keys, or only to those in a window; keys outside it cost nothing."""
         with use_backend(self.backend):
             return self.attention(x, x)
 
@@ -103,11 +103,11 @@ def operations(layer: nn.Module, n: int, width: int) -> int:
 
 
 def depth(layer: nn.Module, n: int, width: int) -> int:
-    """Count the longest chain of operations of which each needs the one before: no number of processors shortens it."""
+    """Count the longest chain of operations in which each needs the previous one; parallelism cannot shorten it."""
     result = layer(torch.randn(n, width, requires_grad=True))
     lengths: dict[Any, int] = {}
     waiting = [result.grad_fn]
-    while waiting:  # a loop, not a recursion: a chain may be longer than Python's stack
+    while waiting:  # a loop and not a recursion, because a chain may exceed Python's recursion limit
         node = waiting[-1]
         before = [each for each, _ in node.next_functions if each is not None]
         missing = [each for each in before if each not in lengths]
@@ -120,7 +120,7 @@ def depth(layer: nn.Module, n: int, width: int) -> int:
 
 
 def path(name: str, n: int, width: int = 8) -> int:
-    """Count the layers until the last position depends on the first; for a recurrence, steps within its one layer."""
+    """Count the layers until the last position depends on the first; for a recurrence, the steps in its one layer."""
     x = torch.randn(n, width, requires_grad=True)
     if name == "recurrent":
         layer, steps = Recurrent(width), 0
@@ -138,7 +138,7 @@ def path(name: str, n: int, width: int = 8) -> int:
 
 
 def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
-    """Return whether an output depends on the first position: whether there is any gradient."""
+    """Return whether an output depends on the first position, that is, has a nonzero gradient there."""
     (gradient,) = torch.autograd.grad(end.sum(), x, retain_graph=True)
     return bool(gradient[0].any())
 
@@ -146,7 +146,7 @@ def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
 def time_layers(
     layers: dict[str, nn.Module], lengths: Sequence[int], width: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Time a forward pass by length, in seconds, in turn; the recurrence is torch's own fused one, which is fastest."""
+    """Time forward passes by length, in seconds, in turns; recurrence and self-attention are PyTorch's fused ones."""
     quick: dict[str, Callable[..., Any]] = {
         **layers,
         "recurrent": nn.RNN(width, width, batch_first=True),
@@ -161,7 +161,7 @@ def time_layers(
                 for name in layers:
                     began = time.perf_counter()
                     quick[name](x[None] if name == "recurrent" else x)
-                    if number:  # the first one pays for allocation
+                    if number:  # the first round includes allocation
                         seconds[name].append(time.perf_counter() - began)
             for name, times in seconds.items():
                 timings[name].append(statistics.median(times))
@@ -169,7 +169,7 @@ def time_layers(
 
 
 def fused(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Compute self-attention without holding its scores in memory."""
+    """Compute self-attention without storing its scores."""
     y = x[None, None]
     return F.scaled_dot_product_attention(y, y, y)[0, 0]
 

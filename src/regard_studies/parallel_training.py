@@ -1,11 +1,11 @@
-"""Quality against time: a Transformer whose encoder mixes words by each layer of table 1, and a recurrent system.
+"""Quality against time: a Transformer's encoder with each layer of table 1, and a recurrent system.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 4 and table 1: self-attention, self-attention within r words, a
-convolution, a recurrence. Here each stands in the blocks of the same encoder, with about the same number of parameters
-and the same decoder, and is trained with the same batches. Beside them RNNsearch (Bahdanau et al. 2015), recurrent as a
-whole: the paper's abstract says that the Transformer takes "significantly less time to train".
+convolution, a recurrence. The study trains each of them in the blocks of the same encoder, with about the same number
+of parameters, the same decoder and the same batches. It adds RNNsearch (Bahdanau et al. 2015), which is completely
+recurrent: the paper's abstract says that the Transformer takes "significantly less time to train".
 
-Systems are timed in turns, so that whatever else a machine does meanwhile slows all of them alike.
+Systems are timed in turns, so that other work on the machine slows all of them equally.
 """
 
 import json
@@ -34,11 +34,11 @@ from regard_studies.page import Part, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
-PAIRS = 8000  # of the training set, that updates are timed on
+PAIRS = 8000  # pairs of the training set for timing updates
 TURNS, ROUNDS = 3, 2
-TOKENS = 32_768  # that an encoder reads at a time on a GPU
-PIECE = 5  # the first piece of a vocabulary that is no mark; about so
-Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one per length
+TOKENS = 32_768  # tokens in an encoder's batch on a GPU
+PIECE = 5  # about the first number of a vocabulary that is no special token
+Milliseconds = Mapping[str, Sequence[float]]  # by system, one value per length
 LABELS = {
     "attention": "self-attention",
     "window": "window",
@@ -53,16 +53,16 @@ COLOURS = {
     "recurrence": plot.RED,
     "rnnsearch": plot.GREY,
 }
-MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
+MIXED = ("attention", "window", "convolution", "recurrence")  # layers that mix words in the encoder's blocks
 REACH = {"window": 4, "convolution": 1}
 QUARTERS = 4  # checkpoints at which a system is measured
 LENGTHS = (32, 64, 128, 256, 512, 1024)
-LOSS = 0.5  # BLEU that is not told from noise on a thousand sentences
-SEEN = 1.1  # times: what a difference between two times has to be, to be one
+LOSS = 0.5  # BLEU; smaller differences are noise on a thousand sentences
+SEEN = 1.1  # ratio of two times; smaller ratios do not count as a difference
 
 
 def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[str, float]:
-    """Time an update in milliseconds: on a GPU here, after the training; elsewhere from the training's own records."""
+    """Time an update in milliseconds: by a benchmark on a GPU, otherwise from the records of the training."""
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
@@ -91,12 +91,12 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
 
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """Read the records of a training: every so many steps, or at every validation."""
+    """Read a training's records of one kind: "step" or "valid"."""
     return [each for each in metrics.read_records(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
 def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:
-    """Compute the median milliseconds of an update between two records, most of which have no validation between."""
+    """Compute the median milliseconds per update between two records; few of these intervals contain a validation."""
     paces = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
     return 1e3 * statistics.median(paces or [steps[-1]["seconds"] / steps[-1]["step"]])
 
@@ -121,7 +121,7 @@ def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
 def time_encoders(
     models: Mapping[str, Model], lengths: Sequence[int], vocabulary: int, rounds: int = 7
 ) -> Milliseconds:
-    """Time encoders on random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
+    """Time encoders on random words: on a GPU, as many at every length; otherwise one sentence on one thread."""
     device = next(next(iter(models.values())).parameters()).device
     cuda = device.type == "cuda"
     timings: dict[str, list[float]] = {name: [] for name in models}
@@ -130,13 +130,13 @@ def time_encoders(
     try:
         for n in lengths:
             rows = max(1, TOKENS // n) if cuda else 1
-            # Lengths stay on the host, where it is seen that no sentence is shorter than another.
+            # The lengths stay on the CPU, where the model sees without a synchronisation that there is no padding.
             source = Tokens.of(torch.randint(PIECE, vocabulary, (rows, n), device=device), torch.full((rows,), n))
             times: dict[str, list[float]] = {name: [] for name in models}
             for number in range(rounds + 2):
                 for name, model in models.items():
                     seconds = read_once(model, source, cuda)
-                    if number > 1:  # the first ones compile, allocate and warm up
+                    if number > 1:  # skip the first rounds, which compile, allocate and warm up
                         times[name].append(seconds)
             for name, each in times.items():
                 timings[name].append(1e3 * statistics.median(each))
@@ -146,7 +146,7 @@ def time_encoders(
 
 
 def read_once(model: Model, source: Tokens, cuda: bool) -> float:
-    """Time one reading, in seconds: of the clock on a GPU, else of this thread, which other programs do not slow."""
+    """Time one encoder pass in seconds: wall-clock time on a GPU, otherwise this thread's CPU time."""
     clock = time.perf_counter if cuda else time.thread_time
     if cuda:
         torch.cuda.synchronize()
@@ -160,19 +160,19 @@ def read_once(model: Model, source: Tokens, cuda: bool) -> float:
 
 @dataclass(frozen=True)
 class EncoderFigures:
-    """The figures of a system, a value per seed, its pace and its size."""
+    """The figures of a system, with a value per seed, its time per update and its size."""
 
     test: SeedStatistics  # BLEU after the last update
-    bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter
+    bleu: Sequence[SeedStatistics]  # on the validation set, after every quarter of the training
     perplexity: Sequence[SeedStatistics]
-    pace: float  # milliseconds of an update
+    pace: float  # milliseconds per update
     steps: int
     parameters: int
     of_encoder: int
 
     @property
     def seconds(self) -> list[float]:
-        """Return the seconds of training at every quarter."""
+        """Return the seconds of training until each quarter."""
         return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
 
 
@@ -181,12 +181,12 @@ class SeedFigures:
     """The figures of one system with one seed."""
 
     test: float  # BLEU after the last update
-    bleu: Sequence[float]  # of the validation set, at every quarter
+    bleu: Sequence[float]  # on the validation set, after every quarter of the training
     perplexity: Sequence[float]
 
 
 def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
-    """Read the training's records of every quarter, and measure BLEU on the test set, which is stored beside them."""
+    """Read the validation records of every quarter, and measure BLEU on the test set; cache it in the run folder."""
     file = system.run.folder / "tested.json"
     record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if record.get("step") != system.step or record.get("sentences") != len(pairs.sources):
@@ -200,7 +200,7 @@ def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
 
 
 def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
-    """Average the seeds of a system."""
+    """Combine the figures of a system's seeds."""
     bleu = [SeedStatistics(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
     perplexity = [SeedStatistics(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
     model = first.run.model
@@ -211,13 +211,13 @@ def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: floa
 
 
 def seconds_to_reach(figures: EncoderFigures, bleu: float) -> float | None:
-    """Return the seconds of training until a quarter's mean BLEU is at least this."""
+    """Return the seconds of training until a quarter's mean BLEU is at least `bleu`; None if it never is."""
     quarters = zip(figures.seconds, figures.bleu, strict=True)
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
 
 
 def quality_table(figures: Mapping[str, EncoderFigures]) -> Table:
-    """Tabulate the quality of each system, and its cost."""
+    """Tabulate the quality and the cost of each system."""
     quarters = len(next(iter(figures.values())).bleu)
     parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
     return Table(
@@ -245,7 +245,7 @@ def quality_table(figures: Mapping[str, EncoderFigures]) -> Table:
 
 
 def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Table:
-    """Tabulate how long the encoders take to read."""
+    """Tabulate the encoders' times by length."""
     how = f"{TOKENS:,} words, as sentences of n each" if on_gpu else "one sentence of n words, one thread"
     return Table(
         caption=f"Milliseconds of the trained encoders: {how}",
@@ -295,7 +295,7 @@ def corpus(setting: Setting) -> Pairs:
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """Build a configuration for each system; the Transformers differ only in the layer that mixes the encoder's words.
 
-    RNNsearch has the dropout and the rate that it is best with, and the same batches.
+    RNNsearch has its own best dropout and learning rate, and the same batches.
     """
     real = "source" in pairs.tables["data"]
     steps = 400 if quick else 1500 if real else 2500
@@ -327,7 +327,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Part:
-    """Train five systems, translate at every quarter of the training, take times, and judge the claims."""
+    """Train five systems, measure BLEU at every quarter of the training, measure times, and judge the claims."""
     pairs = corpus(setting)
     with signed_training(setting, pairs.name) as clock:
         systems = group_by_name(train_all("parallel", tables(pairs, setting.quick), setting))
@@ -390,7 +390,7 @@ def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gp
 def verdicts(
     figures: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
 ) -> list[Verdict]:
-    """Judge what the paper says about its table, and about training time."""
+    """Judge the paper's claims about its table 1 and about training time."""
     final = {name: each.test for name, each in figures.items()}
     bleus = "; ".join(f"{LABELS[name]} {each.as_text()}" for name, each in final.items() if name != "rnnsearch")
     best = max(each.mean for each in figures["rnnsearch"].bleu)
@@ -399,10 +399,10 @@ def verdicts(
     assert needed is not None
     short = [n for n in lengths if n < width]
     at = {name: dict(zip(lengths, each, strict=True)) for name, each in times.items()}
-    # On a GPU as many words are read at every length: linear is then constant.
+    # On a GPU the number of words is the same at every length, so that a linear cost is constant.
     low, high = (128, lengths[-1]) if on_gpu else lengths[-2:]
     growth = {name: at[name][high] / at[name][low] for name in ("attention", "window")}
-    # Both ways, as less than linear is not linear; on a CPU a part of the time is the same at every length.
+    # Two bounds, because slower than linear growth is not linear either; on a CPU, part of the time is constant.
     least, most = (1 / 1.3, 1.3) if on_gpu else (high / low / 1.4, 1.2 * high / low)
     return [
         Verdict(

@@ -1,9 +1,9 @@
-r"""Attention does not see order, and what makes it see: $\lVert f(Px) - P f(x) \rVert / \lVert f(x) \rVert$.
+r"""The blindness of attention to order, and its remedies: $\lVert f(Px) - P f(x) \rVert / \lVert f(x) \rVert$.
 
-A content score compares vectors, not places, so that permuting the input permutes the output and does nothing else
+A content score compares vectors and not places, so that a permutation of the input only permutes the output
 (permutation equivariance). Vaswani et al. 2017 (arXiv:1706.03762), section 3.5: "since our model contains no recurrence
 and no convolution, in order for the model to make use of the order of the sequence, we must inject some information
-about the relative or absolute position". Measured on untrained modules, with random permutations P.
+about the relative or absolute position". The study measures untrained modules with random permutations P.
 
 n positions · d width
 """
@@ -39,27 +39,27 @@ from regard_studies.page import Page, Plot, Table, Verdict, precision, show, sig
 
 LENGTH, WIDTH, HEADS = 24, 64, 4
 Function = Callable[[Tensor], Tensor]
-ROUNDING = 1e-10  # in float64; what is above is not rounding
-TABLE = 128  # positions and width of the table that is drawn
+ROUNDING = 1e-10  # larger errors in float64 are not rounding errors
+TABLE = 128  # number of positions and width of the encodings that are drawn
 
 
 def self_attention(attention: Attention) -> Function:
-    """Compute the attention of a sequence to itself."""
+    """Return a function that computes the attention of a sequence to itself."""
     return lambda x: attention(x, x)
 
 
 def with_positions(positions: nn.Module, heads: Heads) -> Function:
-    """Compute multi-head attention after positions have been added to the input."""
+    """Return a function that adds positions to the input and computes multi-head attention."""
     return lambda x: heads(positions(x))
 
 
 def with_span(span: typing.Any) -> Function:
-    """Compute multi-head attention within a span."""
+    """Return a function that computes multi-head attention within a span."""
     heads = Heads(WIDTH, heads=HEADS)
     return lambda x: heads(x, span=span)
 
 
-# Nothing in these knows where a vector stands.
+# Modules that do not depend on the positions of vectors.
 BLIND: dict[str, Callable[[], Function]] = {
     "dot": lambda: self_attention(Attention(Dot())),
     "scaled dot": lambda: self_attention(Attention(Dot(scaled=True))),
@@ -69,7 +69,7 @@ BLIND: dict[str, Callable[[], Function]] = {
     "heads": lambda: Heads(WIDTH, heads=HEADS),
     "encoder, 2 blocks": lambda: Encoder(WIDTH, heads=HEADS, layers=2),
 }
-# And in these something does.
+# Modules that depend on the positions of vectors.
 SEEING: dict[str, Callable[[], Function]] = {
     "heads + sinusoidal, added": lambda: with_positions(Sinusoidal(WIDTH), Heads(WIDTH, heads=HEADS)),
     "heads + sinusoidal, concatenated": lambda: with_positions(
@@ -94,12 +94,12 @@ def equivariance_error(function: Function, x: Float[Tensor, "n d"], order: Tenso
 
 
 def observe(build: Callable[[], Function], draws: int) -> list[float]:
-    """Measure modules with inputs and permutations drawn anew each time."""
+    """Measure the error of several random modules, each with a random input and a random permutation."""
     return [equivariance_error(build(), torch.randn(LENGTH, WIDTH), torch.randperm(LENGTH)) for _ in range(draws)]
 
 
 def invariance(draws: int) -> float:
-    """Compute the largest ‖f(Px) − f(x)‖/‖f(x)‖ of pooling by a learned query, whose output has no order to permute."""
+    """Compute the largest ‖f(Px) − f(x)‖/‖f(x)‖ of pooling by a learned query, whose output is one vector."""
     worst = 0.0
     for _ in range(draws):
         pool, x = Attention(Dot(), query=Learned(1, WIDTH)), torch.randn(LENGTH, WIDTH)
@@ -120,25 +120,25 @@ def shift_error(draws: int) -> float:
 
 
 def product_by_distance(waves: Tensor) -> list[float]:
-    """Compute the dot product of two codes by their distance, from 1 at distance 0."""
+    """Compute the mean dot product of two codes by their distance, relative to distance 0."""
     products = waves @ waves.mT
     return [(products.diagonal(k).mean() / products[0, 0]).item() for k in range(len(waves))]
 
 
 def distance_spread(waves: Tensor) -> float:
-    """Measure how much, at most, the dot product varies among pairs at the same distance."""
+    """Return the largest variation of the dot product among pairs at the same distance."""
     products = waves @ waves.mT / waves[0].square().sum()
     return max((products.diagonal(k).max() - products.diagonal(k).min()).item() for k in range(len(waves)))
 
 
 def shift_residual(waves: Tensor, k: int) -> float:
-    """Measure what is left of the code of p + k after the best linear function of the code of p."""
+    """Compute the largest relative residual, over (sin, cos) pairs, of linear functions from code p to code p + k."""
     before, after = waves[:-k], waves[k:]
-    # A rotation of each (sin, cos) pair, the same for all p: found by least squares here, not taken from the formula.
+    # The function rotates each (sin, cos) pair, in the same way for all p; find it by least squares.
     residual = 0.0
     for pair in range(0, waves.shape[1], 2):
         here, there = before[:, pair : pair + 2], after[:, pair : pair + 2]
-        # Pairs that hardly move are nearly of rank one; any solution will do.
+        # Pairs that hardly change have nearly rank one; any solution suffices.
         solution = torch.linalg.lstsq(here, there, driver="gelsd").solution
         residual = max(residual, ((here @ solution - there).norm() / there.norm()).item())
     return residual

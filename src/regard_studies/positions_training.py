@@ -1,8 +1,8 @@
-"""The gain of each position encoding: in translation, and on sequences longer than any that was trained on.
+"""The gain of each position encoding: in translation, and on sequences longer than those of training.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 3.5 and table 3, row E: learned positions do nearly the same as
-sinusoidal ones, which were chosen since they "may allow the model to extrapolate to sequence lengths longer than the
-ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do not, and linear biases do.
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.5 and table 3, row E: learned positions give nearly the same results
+as sinusoidal ones, which were chosen because they "may allow the model to extrapolate to sequence lengths longer than
+the ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do not, but linear biases do.
 """
 
 import math
@@ -56,19 +56,19 @@ ENCODINGS: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
     "alibi": {"positions": "alibi"},
 }
-FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # those that are asked to go on, in a first look
-TIMES = (1.0, 1.5, 2.0)  # lengths that are tested, as a share of the longest that was trained on
-MUCH = 2.0  # BLEU: what is called much worse
-HALF = 50.0  # % of the symbols: those that stand at trained places, at twice the length
+FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # encodings tested on longer sequences in a quick run
+TIMES = (1.0, 1.5, 2.0)  # tested lengths, as multiples of the longest training sequence
+MUCH = 2.0  # BLEU; larger losses are called much worse
+HALF = 50.0  # percent of the symbols: those at trained positions, at twice the length
 
 
 @dataclass(frozen=True)
 class LengthFigures:
-    """The figures of a system on sequences of one length, a value per seed."""
+    """The figures of a system on sequences of one length, with a value per seed."""
 
-    prefix: SeedStatistics  # % of the symbols that are right before the first mistake
-    exact: SeedStatistics  # % of the sequences
-    perplexity: SeedStatistics  # a symbol of the true output
+    prefix: SeedStatistics  # percent of the symbols that come before the first mistake
+    exact: SeedStatistics  # percent of the sequences
+    perplexity: SeedStatistics  # per symbol of the true output
 
 
 def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
@@ -85,7 +85,7 @@ def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -
 
 
 def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
-    """Return the share of the target that is right before the output's first mistake."""
+    """Return the share of the target that precedes the output's first mistake."""
     wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
     return next(wrong, len(target)) / len(target)
 
@@ -101,7 +101,7 @@ def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
 
 
 def further_table(copied: Mapping[str, Mapping[float, LengthFigures]], most: int) -> Table:
-    """Tabulate how far the copiers get, by length."""
+    """Tabulate the copying systems' figures by length."""
     times = list(next(iter(copied.values())))
     sizes = [round(most * each) for each in times]
     rows: list[list[Cell]] = [
@@ -129,7 +129,7 @@ def further_table(copied: Mapping[str, Mapping[float, LengthFigures]], most: int
 def further_plot(
     figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, LengthFigures]], most: int
 ) -> Plot:
-    """Draw the BLEU of each system, and how far each copies."""
+    """Draw the BLEU of each system, and the share that each copies correctly by length."""
     titles = ["Translation", f"Copying, trained up to {most}"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.3)
     for row, (name, each) in enumerate(figures.items()):
@@ -161,12 +161,12 @@ def longest(setting: Setting) -> int:
 
 
 def symbols(setting: Setting) -> int:
-    """Choose the number of different symbols: enough that few occur twice in a sequence."""
+    """Return the number of different symbols, large enough that few occur twice in a sequence."""
     return 50 if setting.quick else 200
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, to translate and to copy; those of a task differ in positions alone."""
+    """Build a configuration for each system and task (translate, copy); systems of a task differ only in positions."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 1000 if real else 300 if quick else 2500
     model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
@@ -251,7 +251,7 @@ def sequences(setting: Setting, times: float) -> list[Example]:
 
 
 def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
-    """Judge by BLEU; a difference counts where it is beyond chance."""
+    """Judge by BLEU; only differences beyond chance count."""
     least = margin([each.bleu for each in figures.values()])
     bleu = {name: each.bleu for name, each in figures.items()}
     told_least = f"beyond chance from {show(least, '.2f')}"
@@ -284,7 +284,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def further_verdicts(copied: Mapping[str, Mapping[float, LengthFigures]]) -> list[Verdict]:
-    """Judge how far sequences longer than those of training are copied."""
+    """Judge the copies of sequences that are longer than those of training."""
     least = max(5.0, margin([each[TIMES[-1]].prefix for each in copied.values()], floor=5.0))
 
     def evidence(names: Sequence[str], times: float = TIMES[-1]) -> str:

@@ -1,11 +1,11 @@
-"""Does self-attention learn what depends on what, without being told?
+"""Does self-attention learn syntactic dependencies without supervision?
 
-Clark et al. 2019 (arXiv:1906.04341, section 4.2) found heads of BERT that look from a word at its syntactic head, each
-for certain relations, far above what a fixed distance reaches, while no head does well at all of them; Vaswani et al.
-2017 (arXiv:1706.03762, appendix) show heads of a translator that look at distant words. Here a Transformer learns to
-translate the phrasebook, whose grammar knows every word's head, and is asked the same, head by head: before its
-training, at every quarter of it and after it. Which attention head, and which fixed distance, is the best is chosen on
-some sentences and counted on others; in the decoder only words count whose grammatical head was read before them.
+Clark et al. 2019 (arXiv:1906.04341, section 4.2) found heads of BERT that attend from a word to its syntactic head,
+each for certain relations and far more often than a fixed distance, while no head does well at all relations. Vaswani
+et al. 2017 (arXiv:1706.03762, appendix) show heads of a translation model that attend to distant words. Here a
+Transformer learns to translate the phrasebook, whose grammar knows every word's head. The study measures each attention
+head before the training and at every quarter of it. It selects the best attention head and the best fixed distance on
+some sentences and counts on others. In the decoder, only words whose grammatical head precedes them count.
 """
 
 # b pairs · h heads · i words of one side · l groups of words
@@ -32,41 +32,39 @@ from regard_studies.page import Page, Plot, Table, Verdict, show, signed_trainin
 from regard_studies.seed_statistics import SeedStatistics, margin, over_seeds
 from regard_studies.systems import TrainedSystem, train_all, training_settings
 
-FEWEST = 40  # words of a relation that a share is told of
+FEWEST = 40  # relations with fewer words are left out
 Halves = tuple[Sequence[Example], Sequence[Example]]
 ALL, FAR = "all words", "head 3 or more away"
 DISTANT = 3
 GROUPS = (ALL, FAR, *RELATIONS)
 QUARTERS = 4
-CLEARLY = 10.0  # points that are more than chance, and than a choice among a dozen heads
-ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from chance
+CLEARLY = 10.0  # points; more than chance and than the gain of choosing among a dozen heads
+ONE_SEED = 2.0  # points; with one seed, smaller differences of means may be chance
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of one side and some sentences: words of each group, and how many of them each head, or distance, is right
-    of.
-    """
+    """Counts on one side of some sentences: words of each group, and those that each head or distance gets right."""
 
     words: Mapping[str, int]
     heads: Mapping[tuple[str, int], Mapping[str, int]]  # by attention and head
     distances: Mapping[int, Mapping[str, int]]
 
     def share(self, right: Mapping[str, int], group: str) -> float:
-        """Return the share that a head, or a distance, gets right, in percent."""
+        """Return the share of a group that a head or a distance gets right, in percent."""
         return 100 * right[group] / max(1, self.words[group])
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best of several, chosen on some sentences, and its share on others, in percent."""
+    """The best head or distance, chosen on some sentences, and its share on others, in percent."""
 
     which: str
     share: float
 
 
 def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
-    """List the words that have a grammatical head to look at, that head, and the groups that the word is in."""
+    """List the words that can attend to their grammatical head, with that head and the groups of the word."""
     names = name_relations(example)[side == "decoder"]
     groups = []
     for word, head in dependency_links.head_links(side, example):
@@ -77,7 +75,7 @@ def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]
 
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
-    """Count, for each side, how many words every self-attention head, and every fixed distance, gets right."""
+    """Count for each side the words that every self-attention head and every fixed distance gets right."""
     groups = {side: [group_words(side, example) for example in examples] for side in dependency_links.SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in dependency_links.SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
@@ -99,7 +97,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
 def arrays(
     relations: Sequence[list[tuple[int, int, list[str]]]], size: int
 ) -> tuple[Int[Tensor, "b i"], Float[Tensor, "b i l"]]:
-    """Return the grammatical head of each word, and whether it is in each group; a word without one is in none."""
+    """Return each word's grammatical head and its membership in each group; words without a head are in no group."""
     at, inside = torch.zeros(len(relations), size, dtype=torch.long), torch.zeros(len(relations), size, len(GROUPS))
     for row, words in enumerate(relations):
         for word, head, groups in words:
@@ -112,7 +110,7 @@ def arrays(
 def right_of(
     part: extraction.WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
-    """Count the words of each group that each head of an attention gets right."""
+    """Count the words of each group that each attention head gets right."""
     links = part.own_links(view, side)
     index = at.to(links.device)[:, None, :, None].expand(*links.shape[:3], 1)
     right = links.gather(-1, index)[..., 0].float()
@@ -122,7 +120,7 @@ def right_of(
 def count_right(
     relations: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]
 ) -> Counts:
-    """Sum up counts as plain numbers, with the fixed distances beside the heads."""
+    """Build `Counts` from the heads' counts, and count the words that each fixed distance gets right."""
     words = dict.fromkeys(GROUPS, 0)
     distances: dict[int, dict[str, int]] = {}
     for example in relations:
@@ -135,21 +133,21 @@ def count_right(
 
 
 def best_head(selection: Counts, tested: Counts, group: str) -> Best:
-    """Find the head that is right most often for a group, chosen on one half and counted on the other."""
+    """Find the head that is right most often for a group: choose it on one half, and count on the other."""
     view, head = max(selection.heads, key=lambda key: selection.heads[key][group])
     layer = int(view.split(".")[2]) + 1
     return Best(f"{layer}.{head + 1}", tested.share(tested.heads[view, head], group))
 
 
 def best_distance(selection: Counts, tested: Counts, group: str) -> Best:
-    """Find the best fixed distance; of equals, the nearest."""
+    """Find the best fixed distance for a group; among equals, the shortest."""
     best = max(sorted(selection.distances, key=abs), key=lambda distance: selection.distances[distance][group])
     right = tested.distances.get(best, dict.fromkeys(GROUPS, 0))
     return Best(f"{best:+d}", tested.share(right, group))
 
 
 def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Best:
-    """Find the one head with the highest mean share over all groups, and that mean."""
+    """Find the single head with the highest mean share over all groups, and that mean."""
 
     def mean(counts: Counts, key: tuple[str, int]) -> float:
         return sum(counts.share(counts.heads[key], group) for group in groups) / len(groups)
@@ -160,17 +158,17 @@ def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Bes
 
 @dataclass(frozen=True)
 class RelationFigures:
-    """The figures of one side, in percent: a spread has a value per seed; `groups` are those that have enough words."""
+    """The figures of one side, in percent; `groups` contains only groups with enough words."""
 
     groups: Sequence[str]
     words: Mapping[str, int]
     distance: Mapping[str, Best]
     trained: Mapping[str, SeedStatistics]
     untrained: Mapping[str, SeedStatistics]
-    which: Mapping[str, str]  # the best head, of the first seed
-    # The mean over relations of their best heads: before training, and at every quarter.
+    which: Mapping[str, str]  # the best head of the first seed
+    # The mean over relations of their best heads' shares, before training and at every quarter.
     course: Sequence[SeedStatistics]
-    single: SeedStatistics  # the same of the one head that is best at all
+    single: SeedStatistics  # the mean over relations of the single best head's shares
 
     @property
     def relations(self) -> list[str]:
@@ -178,11 +176,11 @@ class RelationFigures:
         return [group for group in self.groups if group not in (ALL, FAR)]
 
 
-Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chosen on, and of the other
+Counted = dict[str, tuple[Counts, Counts]]  # by side: on the half for choosing heads, and on the other half
 
 
 def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
-    """Count what the heads get right before the training, and at every checkpoint."""
+    """Count the words that heads get right before the training and at every checkpoint."""
     run, counts = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)
@@ -199,14 +197,14 @@ def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
 
 
 def exact_share(run: Run, examples: Sequence[Example]) -> float:
-    """Compute the share of the first sentences that are translated exactly, in percent."""
+    """Compute the share of the first 500 sentences that are translated exactly, in percent."""
     some = examples[:500]
     outputs = run.translate([each.source for each in some], beam=1)
     return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
 
 
 def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
-    """Find the best heads of one side; a list per seed, with an entry before the training and one per checkpoint."""
+    """Find the best heads of one side; each seed has counts before the training and at every checkpoint."""
     selection, tested = seeds[0][-1]
     groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
     relations = [group for group in groups if group not in (ALL, FAR)]
@@ -232,7 +230,7 @@ def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFig
 
 
 def relation_table(where: str, figures: RelationFigures) -> Table:
-    """Tabulate, by relation, the best head, the best fixed distance, and the best head before training."""
+    """Tabulate the best head, the best fixed distance, and the best head before training, by relation."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
         columns=[
@@ -262,7 +260,7 @@ def relation_table(where: str, figures: RelationFigures) -> Table:
 
 
 def course_table(figures: Mapping[str, RelationFigures], steps: int, quarters: int) -> Table:
-    """Tabulate how the shares change over the training."""
+    """Tabulate the shares in the course of the training."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
         caption="Mean over the relations of their best heads, %, by the number of updates",
@@ -336,7 +334,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(setting: Setting) -> Page:
-    """Train the system, ask every head about every word, and judge the claims."""
+    """Train the system, compare every head with every word's grammatical head, and judge the claims."""
     table = tables(setting.quick)
     longest = int(table["transformer"]["data"]["builtin_options"][0].split("=")[1])
     tests = 800 if setting.quick else 3000

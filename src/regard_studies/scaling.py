@@ -1,9 +1,9 @@
-r"""Why dot products are divided by $\sqrt{d}$.
+r"""The reason for dividing dot products by $\sqrt{d}$.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1 and its footnote 4: for q and k with independent components of
 mean 0 and variance 1, $q \cdot k$ has mean 0 and variance d, so that for large d the softmax is pushed "into regions
-where it has extremely small gradients". Measured here without any training, on unit-normal vectors. The raw
-self-attention $R = s s^\top$ is looked at too: what stands on its diagonal, and what projections do to that.
+where it has extremely small gradients". The study measures this without training, on standard normal vectors. It also
+measures the diagonal of the raw self-attention $R = s s^\top$, and the effect of projections on it.
 
 b draws · n queries · m keys · d width
 """
@@ -24,7 +24,7 @@ LENGTHS = (4, 16, 64)
 
 
 class Scores(typing.NamedTuple):
-    """The scores and weights at one width, scaled or not."""
+    """Statistics of the scores and weights at one width, scaled or not."""
 
     mean: float
     spread: float
@@ -35,7 +35,7 @@ class Scores(typing.NamedTuple):
 
 
 class Diagonal(typing.NamedTuple):
-    """The diagonal's share of a row: of |R|, and of the softmax of R with and without scaling or projections."""
+    """The diagonal's share of a row: of |R|, and of the softmax of R with and without scaling and projections."""
 
     absolute: float
     softmax: float
@@ -47,10 +47,10 @@ class Diagonal(typing.NamedTuple):
 def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
     r"""Compute the Frobenius norm of the softmax's Jacobian $\mathrm{diag}(a) - a a^\top$, from its weights a.
 
-    $\sum_i a_i^2 - 2 \sum_i a_i^3 + (\sum_i a_i^2)^2$ is its square; written as a sum of squares here, so that
-    nothing cancels when one weight is nearly 1.
+    Its square is $\sum_i a_i^2 - 2 \sum_i a_i^3 + (\sum_i a_i^2)^2$, computed here as a sum of squares to avoid
+    cancellation when one weight is nearly 1.
     """
-    rest = weights.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # to the right of each weight
+    rest = weights.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # sum of the weights to the right of each one
     below = weights.cumsum(-1)[..., :-1]
     zero = torch.zeros_like(weights[..., :1])
     other = torch.cat([zero, below], -1) + torch.cat([rest, zero], -1)  # 1 - a_i without a subtraction
@@ -60,7 +60,7 @@ def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
 
 
 def observe(d: int, *, scaled: bool, draws: int, n: int = KEYS, m: int = KEYS) -> Scores:
-    """Draw queries and keys of width d, and measure their scores; narrow vectors need more draws to be as precise."""
+    """Draw queries and keys of width d and measure their scores; narrow vectors need more draws for equal precision."""
     draws *= max(1, 16 // d)
     query, keys = torch.randn(draws, n, d), torch.randn(draws, m, d)
     look = Attention(Dot(scaled=scaled)).look(query, keys)

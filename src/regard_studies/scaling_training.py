@@ -1,8 +1,9 @@
-r"""The gain of dividing dot products by $\sqrt{d_k}$ in a model that is trained.
+r"""The gain of dividing dot products by $\sqrt{d_k}$ in trained models.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1: for small $d_k$ additive attention and dot products do alike; for
-larger ones additive attention does better than dot products that are not scaled, which they suspect to push the softmax
-to where its gradients are extremely small. One head of growing width $d_k$, scaled or not, and additive at both ends.
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1: for small $d_k$ additive attention and dot products perform
+similarly; for larger $d_k$ additive attention beats unscaled dot products, which, they suspect, push the softmax into
+regions with extremely small gradients. The study trains one head of growing width $d_k$, scaled and unscaled, and
+additive attention at the smallest and largest widths.
 """
 
 import math
@@ -34,25 +35,25 @@ from regard_studies.systems import (
     translator_training,
 )
 
-LOOKED = 32  # sentences whose weights are looked at
+LOOKED = 32  # sentences whose weights are measured
 NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
 STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.GREEN, "^")}
 SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
-FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small
+FRACTION = 0.1  # a smaller share of the Jacobian's norm with scaling is called extremely small
 
 
 @dataclass(frozen=True)
 class SoftmaxSharpness:
-    """The sharpness of a model's attention: means over its queries, the Jacobian's norm in the median."""
+    """The sharpness of a model's attention: mean entropy and median norm of the Jacobian over queries."""
 
     entropy: float  # as a share of the logarithm of the number of keys
     jacobian: float
-    gradient: float  # the norm of that of the query projections
+    gradient: float  # norm of the gradient of the query projections
 
 
 @dataclass(frozen=True)
 class ScalingFigures:
-    """The figures of a system: its translations, and its softmax before and after training, a value per seed."""
+    """The figures of a system: its translations, and its softmax before and after training, with a value per seed."""
 
     translation: TranslationFigures
     before: Sequence[SoftmaxSharpness]
@@ -64,7 +65,7 @@ class ScalingFigures:
 
 
 def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
-    """Measure the softmax of a model when initialised and when trained, on the same sentences."""
+    """Measure the softmax of a model after initialisation and after training, on the same sentences."""
     run = system.run
     tokenizers, settings = run.tokenizers, run.settings
     torch.manual_seed(system.seed)
@@ -82,7 +83,7 @@ def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharp
 def observe_softmax(
     model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> SoftmaxSharpness:
-    """Measure every attention of a model on some pairs of sentences, one at a time, so that nothing is padded."""
+    """Measure every attention of a model on some pairs of sentences, one at a time to avoid padding."""
     shares, norms = [], []
     for pair in pairs:
         with torch.no_grad(), watch(model) as looks:
@@ -98,7 +99,7 @@ def observe_softmax(
 
 
 def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
-    """Compute the entropy of each query's weights and the norm of its Jacobian, for queries with more than one key."""
+    """Compute the entropy and the Jacobian's norm of each query's weights, for queries with more than one key."""
     weights = weights.flatten(0, -3)  # rows and heads
     n, m = weights.shape[-2:]
     counts = [min(i + 1, m) for i in range(n)] if causal else [m] * n
@@ -129,7 +130,7 @@ def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], de
 
 
 def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
-    """Return sources, and targets as they are read: START first, without END."""
+    """Return sources, and targets as the decoder reads them: with START and without END."""
     batch = collate(pairs).to(device)
     return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
 
@@ -200,7 +201,7 @@ def trained_plot(figures: Mapping[str, ScalingFigures]) -> Plot:
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in the score and its width alone."""
+    """Build a configuration for each system; they differ only in the score and its width."""
     real, quick = setting.corpora is not None, setting.quick
     steps = 800 if real else 300 if quick else 2000
     widths = (8, 128) if quick else (8, 64, 512)
@@ -252,7 +253,7 @@ def run(setting: Setting) -> Part:
 
 
 def verdicts(figures: Mapping[str, ScalingFigures]) -> list[Verdict]:
-    """Judge by BLEU; a difference counts where it is beyond chance."""
+    """Judge by BLEU; only differences beyond chance count."""
     widths = sorted(int(name.split("-")[1]) for name in figures if name.startswith("scaled-"))
     few, many = widths[0], widths[-1]
     least = margin([each.translation.bleu for each in figures.values()])
@@ -268,7 +269,7 @@ def verdicts(figures: Mapping[str, ScalingFigures]) -> list[Verdict]:
 
     entropy = {name: figures[f"{name}-{many}"].spread("before", "entropy") for name in ("scaled", "dot")}
 
-    def share(when: str, figure: str) -> SeedStatistics:  # of what it is with scaling
+    def share(when: str, figure: str) -> SeedStatistics:  # unscaled, as a share of scaled
         both = zip(*(figures[f"{name}-{many}"].spread(when, figure).values for name in ("dot", "scaled")), strict=True)
         return SeedStatistics(tuple(dot / max(scaled, 1e-30) for dot, scaled in both))
 

@@ -1,6 +1,6 @@
-"""Figures of several seeds: their mean and deviation, and whether two systems differ by more than chance.
+"""Figures over several seeds: mean, deviation, and whether two systems differ by more than chance.
 
-Chance is that of the seeds, and where every item of a test has a figure, that of the items, too.
+Chance comes from the seeds and, if every test item has a figure, also from the items.
 
 s seeds · n items of a test
 """
@@ -16,25 +16,25 @@ from jaxtyping import Float
 
 from regard.inspection import Cell, show
 
-FLOOR = 0.5  # BLEU: what one seed alone cannot tell from chance
+FLOOR = 0.5  # BLEU; with one seed, smaller differences may be chance
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SeedStatistics:
-    """One figure, a value per seed."""
+    """One figure with a value per seed."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """The mean of the seeds."""
+        """Return the mean over seeds."""
         return statistics.fmean(self.values)
 
     @property
     def deviation(self) -> float:
-        """Return the standard deviation between seeds; 0 for one seed, where it is unknown."""
+        """Return the standard deviation between seeds; 0 for one seed, for which it is unknown."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
     def as_text(self, style: str = ".1f") -> str:
@@ -43,17 +43,17 @@ class SeedStatistics:
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
     def as_cell(self, style: str = ".1f") -> Cell:
-        """Return the text of several seeds, or the number of one, for a column of that format."""
+        """Return a table cell: text for several seeds, the plain number for one."""
         return self.as_text(style) if len(self.values) > 1 else self.mean
 
 
 def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatistics:
-    """Collect one figure of systems, or of their measurements, that differ in their seed."""
+    """Collect one figure of systems, or of their measurements, over seeds."""
     return SeedStatistics(tuple(figure(each) for each in seeds))
 
 
 def over_figures(seeds: Sequence[Mapping[str, float]]) -> dict[str, SeedStatistics]:
-    """Collect the figures of a system by name, each over its seeds."""
+    """Collect the named figures of a system over its seeds."""
     return {name: SeedStatistics(tuple(each[name] for each in seeds)) for name in seeds[0]}
 
 
@@ -76,10 +76,10 @@ class MeanDifference(NamedTuple):
 def mean_difference(
     one: Float[np.ndarray, "s n"], other: Float[np.ndarray, "s n"], sizes: Float[np.ndarray, " n"] | None = None
 ) -> MeanDifference:
-    """Compute the mean difference of `one` and `other` per unit of `size`; both have a figure a seed and test item.
+    """Compute the mean difference of `one` and `other` per unit of `sizes`; both have a figure per seed and test item.
 
-    Both saw the same items, so that it is their differences that scatter; what an item's size does not explain counts.
-    Seeds add what they do to a system as a whole. Of one seed nothing is known of that, and only the items count.
+    The items are paired, so that the variance is that of the differences which an item's size does not explain. The
+    variance of the systems' totals between seeds is added; it is unknown for one seed, and then only items count.
     """
     sizes = np.ones(one.shape[1]) if sizes is None else sizes
     whole, count = sizes.sum(), len(sizes)
@@ -89,17 +89,17 @@ def mean_difference(
     for system in (one, other):
         if len(system) > 1:
             sums = system.sum(1, keepdims=True) / whole
-            # What a seed does to single items scatters with the items, and is counted there.
+            # A seed's effect on single items is part of the variance over items; do not count it twice.
             single = system - sums * sizes
             variance += max(0.0, sums.var(ddof=1) - single.var(0, ddof=1).sum() / whole**2) / len(system)
     return MeanDifference(float(mean), math.sqrt(variance))
 
 
 def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
-    """Return how much two means of equally many seeds must differ: two standard errors of their difference.
+    """Return how much two means over seeds must differ: two standard errors of their difference.
 
-    The deviation between seeds is taken to be the same for all systems, and is pooled over them. Where there is one
-    seed it is not known, and the floor is returned.
+    The deviation between seeds is assumed to be the same for all systems and pooled over them. With one seed it is
+    unknown, and the floor is returned.
     """
     several = [each for each in figures if len(each.values) > 1]
     if not several:
@@ -110,13 +110,13 @@ def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
 
 
 def is_lower(one: SeedStatistics, other: SeedStatistics, floor: float) -> bool:
-    """Return whether one mean is lower by more than the floor, and than their deviations together."""
+    """Return whether one mean is lower by more than the floor and by more than the sum of both deviations."""
     return other.mean - one.mean > max(floor, one.deviation + other.deviation)
 
 
 def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
-    """Return whether two means are no further apart than their deviations together or, for one seed, than the floor.
+    """Return whether two means differ by at most the floor or the sum of their deviations, whichever is larger.
 
-    `margin` would call the more alike the more any other system varies.
+    With `margin`, two systems would seem more alike the more other systems vary.
     """
     return abs(one.mean - other.mean) <= max(floor, one.deviation + other.deviation)

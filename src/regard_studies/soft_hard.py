@@ -1,9 +1,9 @@
 """Captions by soft attention, by hard attention, and by none.
 
-Xu et al. 2015 (arXiv:1502.03044), table 1: of Flickr8k, soft attention has BLEU-1 to BLEU-4 of 67, 44.8, 29.9 and 19.5,
-hard attention 67, 45.7, 31.4 and 21.3: a little better, and both better than captioners that do not attend. Hard
-attention is learnt in two ways here: by REINFORCE, as the paper does, and straight through a draw by Gumbel's noise
-(Jang et al. 2017, arXiv:1611.01144). On drawn scenes it is known, too, which shape a word speaks of.
+Xu et al. 2015 (arXiv:1502.03044), table 1: on Flickr8k, soft attention has BLEU-1 to BLEU-4 of 67, 44.8, 29.9 and 19.5,
+hard attention 67, 45.7, 31.4 and 21.3: a little better, and both are better than captioning models without attention.
+Hard attention is learnt in two ways here: by REINFORCE, as in the paper, and by straight-through Gumbel softmax (Jang
+et al. 2017, arXiv:1611.01144). On drawn scenes, the shape that a word describes is known as well.
 """
 
 import math
@@ -26,7 +26,7 @@ from regard_studies.seed_statistics import SeedStatistics, over_figures
 from regard_studies.systems import TrainedSystem, group_by_name, train_all, training_settings
 
 BEAM = 5
-# bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+# Keys: bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance.
 Figures = Mapping[str, SeedStatistics]
 SYSTEMS = {
     "none": "no attention",
@@ -49,12 +49,12 @@ PUBLISHED = Table(
     rows=[["soft", 67.0, 44.8, 29.9, 19.5], ["hard", 67.0, 45.7, 31.4, 21.3]],
     formats=["", *[".1f"] * 4],
 )
-MARGIN = 0.5  # BLEU-4; less is luck
-ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
+MARGIN = 0.5  # BLEU-4; smaller differences are chance
+ALONE = 1.2  # margin for one seed: about twice the deviation on Flickr8k, which is 0.4 to 0.7
 
 
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
-    """Measure a system's captions, its training's seconds, and where it looks."""
+    """Measure a system's captions, its attention, and the seconds of its training."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
     figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references) | {"seconds": system.seconds}
     if not run.model.cross_attentions:
@@ -71,9 +71,9 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
 def concentration(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> dict[str, float]:
-    """Measure how widely attention is spread over the grid, averaged over all words; of m places alike it is ln m.
+    """Measure the attention's mean entropy and mean largest weight over all words; m uniform places have entropy ln m.
 
-    Hard attention is measured by its probabilities.
+    For hard attention, use its probabilities.
     """
     entropy = largest = 0.0
     count = cells = 0
@@ -90,7 +90,7 @@ def concentration(
 
 
 def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Compute BLEU of one to four words, CIDEr-D, and how many captions are exact."""
+    """Compute BLEU-1 to BLEU-4, CIDEr-D, and the share of exact captions."""
     captions = [tuple(each) for each in references]
     figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
     figures["cider"] = measure_cider(outputs, captions).score().value
@@ -98,7 +98,7 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
 
 
 def scores_table(results: Mapping[str, Figures]) -> Table:
-    """Tabulate how good the captions are, and how long training took."""
+    """Tabulate the captions' scores and the time of training."""
     with_exact = any(figures["exact"].mean > 1 for figures in results.values())
     columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
     rows: list[list[Cell]] = []
@@ -110,7 +110,7 @@ def scores_table(results: Mapping[str, Figures]) -> Table:
 
 
 def looks_table(results: Mapping[str, Figures]) -> Table:
-    """Tabulate how widely attention is spread, and how often it is right."""
+    """Tabulate the spread of attention and its share of right places."""
     looking = {name: figures for name, figures in results.items() if "entropy" in figures}
     cells = next(iter(looking.values()))["places"].mean
     grounded = "grounded" in next(iter(looking.values()))
@@ -125,7 +125,7 @@ def looks_table(results: Mapping[str, Figures]) -> Table:
 
 
 def scores_plot(results: Mapping[str, Figures]) -> Plot:
-    """Draw BLEU-4 beside how widely attention is spread."""
+    """Draw BLEU-4 and the spread of attention."""
     figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
     names = list(results)
     for i, name in enumerate(names):
@@ -154,18 +154,18 @@ def scores_plot(results: Mapping[str, Figures]) -> Plot:
 
 
 def gallery_of(setting: Setting) -> Gallery:
-    """Choose photographs where there are some; scenes of two shapes for a first look."""
+    """Choose photographs if there are real corpora, otherwise drawn scenes, with two shapes in a quick run."""
     if setting.corpora is not None:
         return flickr8k(setting)
     return scenes(5000, 200, side=40, shapes=2) if setting.quick else scenes(20_000, 1000, side=64)
 
 
 def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
-    """Build a configuration for each system, which differ in the attention, and in soft attention's penalty."""
+    """Build a configuration for each system; they differ in the attention and in soft attention's penalty."""
     configs = {}
     for name in SYSTEMS:
         if gallery.scenes and name == "free":
-            continue  # scenes have fewer words than places: there soft attention is without the penalty anyway
+            continue  # on scenes, soft attention has no penalty anyway, because there are fewer words than places
         attention = {"free": "soft", "through": "straight-through"}.get(name, name)
         table = on_scenes(quick) if gallery.scenes else on_photographs()
         table["model"]["attention"] = attention
@@ -175,7 +175,7 @@ def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
-    """Build the configurations for drawn scenes, as configs/scenes.toml."""
+    """Build the configuration for drawn scenes, as in configs/scenes.toml."""
     steps = 600 if quick else 3000
     return {
         "tokenizer": {"kind": "word"},
@@ -187,7 +187,7 @@ def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def on_photographs() -> dict[str, dict[str, Any]]:
-    """Build the configurations for photographs, as configs/flickr8k.toml, with fewer updates."""
+    """Build the configuration for photographs, as in configs/flickr8k.toml, with fewer updates."""
     return {
         "tokenizer": {"kind": "word", "size": 3000},
         "model": {
@@ -249,13 +249,13 @@ def run(setting: Setting) -> Page:
 
 
 def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Return whether BLEU-4 is larger by more than chance."""
+    """Return whether one BLEU-4 is larger than the other by more than chance."""
     margin = MARGIN if len(one.values) > 1 else ALONE
     return one.mean - other.mean > max(margin, one.deviation, other.deviation)
 
 
 def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
-    """Judge by BLEU-4, the paper's last column; a difference no larger than between seeds does not count."""
+    """Judge by BLEU-4, the paper's last BLEU column; differences no larger than between seeds do not count."""
     bleu = {name: figures["bleu-4"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:
@@ -302,7 +302,7 @@ def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
 
 
 def caveats(figures: Mapping[str, Figures], real: bool, steps: int) -> list[str]:
-    """List what the figures do not show."""
+    """List the caveats of the figures."""
     remarks = [
         "A departure from the paper in hard attention: no place is drawn in the first batches, and half of the "
         "captions take the mean over all places in place of a draw. Straight through, all are drawn from the first "

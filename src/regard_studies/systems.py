@@ -1,7 +1,7 @@
-"""Systems that are trained side by side: the same data and the same budget, a run folder each.
+"""Training of a study's systems with the same data and budget, each in its own run folder.
 
-A run that is there already and whole is not trained again, and one that was interrupted is resumed: a study of many
-systems may be stopped at any time, and its page be written anew from what is there. Translators are measured here, too.
+A complete run is not trained again, and an interrupted one is resumed: a study can be stopped at any time, and its page
+can be rewritten from existing runs. This module also measures translation models.
 """
 
 import math
@@ -25,21 +25,21 @@ from regard_studies import Setting
 from regard_studies.corpora import AlignedPairs, Pairs
 from regard_studies.seed_statistics import SeedStatistics, over_seeds
 
-BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
-BUDGET_CPU = 2048  # elsewhere
+BUDGET = 16_384  # tokens per side in a batch for scoring on a GPU
+BUDGET_CPU = 2048  # tokens per side on other devices
 COLUMNS = ("BLEU", "perplexity", "million parameters", "seconds of training")
 FORMATS = ("", "", ".2f", ".0f")
-Tables = Mapping[str, Mapping[str, Any]]  # a configuration a system
+Tables = Mapping[str, Mapping[str, Any]]  # the configuration of each system
 
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """A system after its training."""
+    """A trained system."""
 
     name: str
     seed: int
     run: Run
-    seconds: float  # of training, validations included
+    seconds: float  # of training, including validations
     step: int
 
     @property
@@ -49,12 +49,12 @@ class TrainedSystem:
 
 
 def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSystem]:
-    """Train every system with every seed, one after the other, or `setting.jobs` at a time."""
+    """Train every system with every seed, one after the other or `setting.jobs` at a time."""
     jobs = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
     if setting.jobs > 1:
         share_data(tables)
         quiet = replace(setting, say=ignore_message)
-        # A process that has used a GPU cannot be forked.
+        # Spawn, because a process that has used a GPU cannot be forked.
         with ProcessPoolExecutor(setting.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
             waiting = [pool.submit(train_in_process, study, *each, quiet) for each in jobs]
             try:
@@ -66,12 +66,12 @@ def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSyste
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        setting = quiet  # what each process did has been printed
+        setting = quiet  # the processes' messages have been printed
     return [train_or_load(study, *each, setting) for each in jobs]
 
 
 def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> TrainedSystem:
-    """Train a system, or load it where it was trained before."""
+    """Train a system, unless it is already trained, and load it."""
     folder = run_folder(study, name, seed, setting)
     train_into(folder, table, seed, setting, lambda text: setting.say(f"{name}, seed {seed}: {text}"))
     last = Checkpoints(folder).last()
@@ -83,7 +83,7 @@ def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, se
 
 
 def training_settings(steps: int, **options: Any) -> dict[str, Any]:
-    """Build [training]: a cosine with a tenth of warm-up, validated by its loss at its end, but for the options."""
+    """Build [training]: a cosine schedule, warm-up of a tenth, one validation of the loss at the end, and `options`."""
     usual = {"schedule": "cosine", "warmup": max(1, steps // 10), "smoothing": 0.0, "metric": "loss"}
     return {"steps": steps, "validate_every": steps, **usual, **options}
 
@@ -102,7 +102,7 @@ def run_folder(study: str, name: str, seed: int, setting: Setting) -> Path:
 
 
 def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting, say: Callable[[str], None]) -> None:
-    """Train into a folder what is not there yet, with a message before each training."""
+    """Train a system in a folder, or resume it; do nothing if it is complete. `say` reports which."""
     whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
     steps = read_settings(whole).training.steps
     checkpoint = Checkpoints(folder).last() if folder.exists() else None
@@ -118,7 +118,7 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
 
 
 def share_data(tables: Tables) -> None:
-    """Encode each corpus once, into the cache, before several processes would encode it at the same time."""
+    """Encode each corpus into the cache, so that processes do not encode it at the same time."""
     every = [read_settings(table) for table in tables.values()]
     keys: list[tuple[Any, ...]] = []
     for settings in every:
@@ -129,7 +129,7 @@ def share_data(tables: Tables) -> None:
 
 
 def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
-    """Train in a separate process, with its share of the machine; return whether it succeeded, and a message."""
+    """Train in a separate process with its share of the CPU's threads; return whether it succeeded, and a message."""
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
@@ -142,11 +142,11 @@ def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int,
 
 
 def ignore_message(text: str) -> None:
-    """Ignore a message; a function that can be passed to another process."""
+    """Ignore a message; unlike a lambda, this function can be passed to another process."""
 
 
 def check_same_settings(folder: Path, table: Mapping[str, Any]) -> None:
-    """Refuse a run left by another study, or by an earlier form of this one."""
+    """Raise an error if the folder has a run of another study or of an earlier version of this one."""
     own = complete_run_table(read(folder / "config.toml"))
     before, now = read_settings(own).table(), read_settings(table).table()
     for part in ("model", "data"):
@@ -166,7 +166,7 @@ def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence
 
 @dataclass(frozen=True)
 class TranslationFigures:
-    """The figures of a system, a value per seed, and its size."""
+    """The figures of a system, with a value per seed, and its size."""
 
     bleu: SeedStatistics
     perplexity: SeedStatistics
@@ -175,12 +175,12 @@ class TranslationFigures:
 
     @property
     def cells(self) -> list[Cell]:
-        """Return the cells of a row under COLUMNS, with FORMATS."""
+        """Return the cells of a table row with COLUMNS and FORMATS."""
         return [self.bleu.as_text(), self.perplexity.as_text(".2f"), self.parameters / 1e6, self.seconds.mean]
 
 
 def translator_training(setting: Setting, steps: int, **options: Any) -> dict[str, Any]:
-    """Build [training] of a Transformer that is judged by its translations, but for the options."""
+    """Build [training] of a Transformer for translation, updated with `options`."""
     real, quick = setting.corpora is not None, setting.quick
     usual = {
         "batch_tokens": 8192 if real else 1024 if quick else 4096,
@@ -211,14 +211,14 @@ def perplexity(run: Run, corpus: Pairs) -> float:
 
 
 def score_heads(run: Run, aligned: AlignedPairs, which: slice = slice(None)) -> list[selection.Reading]:
-    """Score every head as an aligner of some of the pairs, by the word that a step writes and by the one it reads."""
+    """Score every head's alignment of some pairs, for the word that a step writes and for the word that it reads."""
     sides = (aligned.sources[which], run.tokenizers.source), (aligned.targets[which], run.tokenizers.target)
     pairs = list(zip(*(tokenizer.encode_batch(texts) for texts, tokenizer in sides), strict=True))
     return selection.score_heads(first_model(run.model), run.tokenizers, pairs, aligned.gold[which])
 
 
 def error_rates(run: Run, readings: Sequence[selection.Reading]) -> tuple[float, float]:
-    """Return the AER, in percent, of the layer that is read as an alignment: of the word written, and the word read."""
+    """Return the AER in percent of the alignment layer, for the word written and for the word read."""
     view = first_model(run.model).alignment_attention
     rates = {each.offset: 100 * each.aer for each in readings if each.head is None and each.view == view}
     return rates[0], rates[1]

@@ -1,12 +1,12 @@
-"""Inspection of what a model looked at, for people: pages and pictures of it.
+"""Pages and pictures that show what a model attended to.
 
     from regard import inspection, load
     exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
     inspection.page(exhibit).save("look.html")
 
-For users: `exhibit_of` and `Which`; `page`, `picture`, `heatmap`, `bars`, `svg`, `save`; `model_graph` draws what runs
-in a model. Whole corpora, aligned: `corpus_alignment`. What is asked of a model: ablation, trees, weighed sentences.
-What reports and studies draw with: `plot`, tables, colours, HTML.
+For users: `exhibit_of` and `Which`; `page`, `picture`, `heatmap`, `bars`, `svg`, `save`; `model_graph` draws a model's
+computational graph. `corpus_alignment` aligns whole corpora. Further analyses are ablation, dependency trees and
+weighed sentences. Reports and studies use `plot`, tables, colours and HTML.
 """
 
 from typing import TYPE_CHECKING

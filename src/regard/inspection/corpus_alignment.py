@@ -1,6 +1,6 @@
-"""A corpus aligned by a run: its pairs, read or translated first, and their links, in one direction or in both.
+"""Word alignment of a corpus by a run, in one direction or in both, of given pairs or of translations.
 
-What `regard align` does: `read_pairs` and `align_pairs` write links, `choose_settings` finds out which head to read.
+It implements `regard align`: `read_pairs` and `align_pairs` produce links, `choose_settings` selects the best head.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from regard.evaluation import Gold, alignment_scores, measure_links
 from regard.io import LinePairs, Say, SourceLines, check_lengths, display_name
 from regard.tasks import TrainedRun
 
-CHUNK = 8192  # pairs that are aligned together
+CHUNK = 8192  # minimum number of pairs aligned together
 
 
 class AlignedPair(NamedTuple):
-    """A source, its translation, and the links between their words where they are known."""
+    """A source, its translation, and the links between their words, if known."""
 
     source: str
     target: str
@@ -42,8 +42,8 @@ def change_settings(
     join: str | None = None,
     balance: int | None = None,
 ) -> AlignmentSettings:
-    """Change settings to what a person typed: a view by its layer, from 1, or its name; a head
-    by its number, from 1, or "mean".
+    """Change settings by command-line options: a view by its layer, from 1, or its name; a head by its number, from 1,
+    or "mean".
     """
     changes = dict[str, Any]()
     if view is not None:
@@ -70,7 +70,7 @@ def change_settings(
 def read_pairs(
     run: TrainedRun, source: str, target: str | None, say: Say, *, beam: int = 5
 ) -> tuple[int | None, Iterator[list[AlignedPair]]]:
-    """Return the number of pairs, if known, and the pairs chunk by chunk; without a target they are translated."""
+    """Return the number of pairs, if known, and the pairs chunk by chunk; without a target, translate the source."""
     if target is not None:
         pairs = LinePairs(source, target, say)
         read_tables(pairs, run.settings.data, say)
@@ -81,7 +81,7 @@ def read_pairs(
 
 
 def read_translations(run: TrainedRun, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
-    """Read the pairs of two files, none of them longer than the model can be."""
+    """Read the pairs of two files chunk by chunk, and check that no text exceeds the model's length limit."""
     limit, count, chunk = run.model.limit, 0, list[AlignedPair]()
     for sources, targets in pairs.chunks():
         if limit is not None:
@@ -98,7 +98,7 @@ def read_translations(run: TrainedRun, pairs: LinePairs, source: str, target: st
 def translate_lines(
     run: TrainedRun, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
-    """Translate the lines of a file, with links; what is longer than the run takes is cut."""
+    """Translate the lines of a file, with links; lines longer than the run's limit are cut."""
     fit = file_translation.LineFitter(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
@@ -112,7 +112,7 @@ def translate_lines(
 def align_pairs(
     run: TrainedRun, reverse: TrainedRun | None, pairs: Sequence[AlignedPair], method: str
 ) -> list[AlignedPair]:
-    """Link the pairs' words, in both directions made one by `method` where there is a reverse run."""
+    """Link the words of each pair; with a reverse run, `method` symmetrises the links of both directions."""
     gold = [pair.links for pair in pairs if pair.links is not None]
     texts = [(pair.source, pair.target) for pair in pairs]
     links = gold if len(gold) == len(pairs) else list(run.links(texts))
@@ -123,7 +123,7 @@ def align_pairs(
 
 
 def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> str:
-    """Describe in a line how the links of the pairs fare against gold links; `say` is told of links that cannot be."""
+    """Return a line with the scores of the pairs' links against gold links; `say` reports impossible gold links."""
     say_slips(path, gold, pairs, say)
     scores = [each.score() for each in measure_links([pair.links or [] for pair in pairs], gold).values()]
     return ", ".join(f"{score.name} {score}" for score in scores)
@@ -132,8 +132,8 @@ def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[Alig
 def choose_settings(
     run: R, reverse: R | None, source: str, target: str, gold: Sequence[Gold] | None, path: Path | None, say: Say
 ) -> list[tuple[R, AlignmentSettings, list[selection.Reading]]]:
-    """Choose what reads best in each run on the pairs of two files: by gold links, or by agreement with the reverse
-    run.
+    """Choose each run's best alignment settings on the pairs of two files: by gold links, or by agreement of the two
+    runs.
     """
     pairs = list(chain.from_iterable(read_pairs(run, source, target, say)[1]))
     if gold is not None:
@@ -155,7 +155,7 @@ def choose_settings(
 
 
 def say_slips(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> None:
-    """Say which gold links are of words that a pair does not have."""
+    """Report gold links to words that their pair does not have."""
     for slip in alignment_scores.check_links(
         str(path), gold, [pair.source for pair in pairs], [pair.target for pair in pairs]
     ):

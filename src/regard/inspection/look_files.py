@@ -1,6 +1,6 @@
-"""What `regard look` reads, texts, files and folders of pictures, and the paths that it writes to.
+"""Inputs of `regard look` (texts, files and folders of pictures) and the paths of its output.
 
-Several pages are files with numbers, or stand in a folder.
+Several pages become numbered files, in a folder if one is given.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from regard.io import GivenText, announce_keyboard, check_link, packs, read_chun
 from regard.models import KINDS
 from regard.tasks import TrainedRun
 
-# Endings of files of other kinds, which are no names of folders.
+# Suffixes of unsupported formats: a path with one of them is an error and not the name of a new folder.
 FILES = ("bmp", "csv", "doc", "docx", "eps", "gif", "htm", "jpeg", "jpg", "json", "md", "pptx", "ps", "tex", "tif",
          "tiff", "tsv", "txt", "webp", "xml")  # fmt: skip
 
@@ -31,9 +31,9 @@ class OutputPaths:
 
     @classmethod
     def parse(cls, out: Path | None, format: str | None, formats: Sequence[str]) -> Self:
-        """Read what a person typed, checked before any work is done; the name of a file says its format.
+        """Parse and check --out and --format before any work is done; a file's suffix determines its format.
 
-        A name that ends in none of the formats is that of a folder. Folders that are not there are made.
+        A name whose suffix is none of the formats is that of a folder; `list_paths` makes missing folders.
         """
         if format is not None and format not in formats:
             raise CommandError(f"--format: {format!r} given, expected {', '.join(formats[:-1])} or {formats[-1]}")
@@ -53,7 +53,7 @@ class OutputPaths:
         return cls(out, ending)
 
     def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
-        """List the paths of `count` files: one as it is named, several with a number. None of them may be an input."""
+        """List the paths of `count` files, numbered if there are several; none of them may be an input."""
         folder = self.out if self.folder else self.out.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -68,14 +68,14 @@ class OutputPaths:
         for path in paths:
             if path.is_dir():
                 raise CommandError(f"--out: {path} is a folder, expected a file to write")
-            there = filter(os.path.exists, inputs if path.is_file() else ())  # a text is no name of a file
+            there = filter(os.path.exists, inputs if path.is_file() else ())  # some inputs are texts, not file names
             if str(path) in inputs or any(map(path.samefile, there)):
                 raise CommandError(f"--out: {path} is an input file, expected another")
         return paths
 
 
 def graph_path(out: Path | None, format: str | None) -> Path:
-    """Return the path of a graph's picture, as a person typed it; SVG is the one format."""
+    """Return the path of a graph's picture from --out and --format; SVG is the only format."""
     if format not in (None, "svg"):
         raise CommandError(f"--format: {format!r} given, expected svg for a graph alone; with a text it is on its page")
     if out is not None and out.suffix not in ("", ".svg") and not out.is_dir():
@@ -90,10 +90,10 @@ def graph_path(out: Path | None, format: str | None) -> Path:
 def read_inputs(
     run: TrainedRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
 ) -> list[str]:
-    """Read the first `count` inputs; `say` reports what is left out.
+    """Read the first `count` inputs; `say` reports inputs that are left out.
 
-    Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text per line,
-    "-" is standard input, and what has white space in it is a text; with `as_text` all are texts.
+    For a run that reads pictures, all arguments are picture files or folders of them. For other runs, a file contains
+    one text per line, "-" is standard input, and an argument with white space is a text; with `as_text` all are texts.
     """
     if KINDS[run.settings.kind].reads == "pictures":
         if not arguments:
@@ -120,12 +120,12 @@ def read_inputs(
 
 
 def is_run(text: str) -> bool:
-    """Return whether a run folder is meant, and not a text or a file."""
+    """Return whether an argument is a run folder and not a text or a file."""
     return packs.is_file(Path(text) / "config.toml")
 
 
 def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) -> list[str]:
-    """Read the second inputs of a run, one for each of the `count` first ones: a text or picture for all, or a file."""
+    """Read the inputs to compare with: one for each of the `count` first inputs, or a single one for all of them."""
     expected = "expected a run folder, or a text, a file or a picture for the same run"
     # A single word may be the name of a file or a folder.
     word = KINDS[run.settings.kind].reads != "pictures" and not as_text and text.split() == [text]
@@ -145,7 +145,7 @@ def read_against(run: TrainedRun, text: str, count: int, as_text: bool = False) 
 
 
 def first(inputs: Sequence[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
-    """Return the first inputs."""
+    """Return the first `count` inputs; `say` reports if there are more."""
     if len(inputs) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")
     return list(inputs[:count])

@@ -1,1 +1,1 @@
-"""Collecting what a model looked at: an exhibit, from a run or from a look."""
+"""Collection of an exhibit, the data of pages and pictures, from a run or from a `Look`."""

@@ -1,14 +1,14 @@
-"""Dependency trees beside attention: reading them, fitting them to a side's words, finding the heads that follow them.
+"""Dependency trees: read them, fit them to a text's words, and find the attention heads that follow their relations.
 
-A file holds trees one after the other, as CoNLL-U has them (a word a line: ID, FORM, …, HEAD, DEPREL in the ten columns
-of a treebank, or these four alone; an empty line between sentences), or as the phrasebook's `.heads` files do: a line a
-sentence, the number of each word's head from 0, -1 for the root. The names of their relations stand in a file beside
-them, `test.en.relations` of `test.en.heads`. Of a run that was trained on the phrasebook a text's own derivation says
-its tree, where the grammar has one.
+A file contains trees in one of two formats. CoNLL-U has one word per line, with ID, FORM, HEAD and DEPREL in the ten
+columns of a treebank or as the only four, and an empty line between sentences. A `.heads` file of the phrasebook has
+one sentence per line, with the number of each word's head, from 0, and -1 for the root; the relations are in a second
+file, `test.en.relations` for `test.en.heads`. For a run trained on the phrasebook, the grammar itself provides the tree
+of each text that it can derive.
 
-A head of attention follows a relation at a word whose strongest weight is on the word's head in the tree, or, from the
-head, at a head whose strongest weight is on the word: "pizza" looks at "ate", or "ate" at "pizza" (Clark et al. 2019,
-arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance reaches, such as the word before.
+An attention head follows a relation at a word if the word's strongest weight is on its head in the tree ("pizza" looks
+at "ate") or, from the head, if the head's strongest weight is on the word ("ate" looks at "pizza"): Clark et al. 2019,
+arXiv:1906.04341, section 4.2. The baseline is the best fixed distance, such as the previous word.
 """
 
 # h heads · i j words
@@ -28,28 +28,28 @@ from regard.inspection.collect.exhibit import Dependencies, HeadHits, View, merg
 from regard.io import ignore, read_chunks
 from regard.tasks import Side, TrainedRun
 
-ALL = ""  # the relation of every word, whatever it is called
-SEARCH = 30_000  # tries, a second or two, in which most short sentences of the phrasebook are found
-BUDGET = 100_000  # tries for all texts together to find the phrasebook's own trees: a few seconds
+ALL = ""  # stands for all relations together
+SEARCH = 30_000  # tries per text (a second or two), enough for most short sentences of the phrasebook
+BUDGET = 100_000  # tries for all texts together (a few seconds) to find their trees in the phrasebook
 FROM_HEAD = ", from the head"
 
 
 @dataclass(frozen=True)
 class ParsedTree:
-    """The dependency tree of one sentence, as its file gives it."""
+    """The dependency tree of one sentence, as read from a file."""
 
     heads: tuple[int, ...]  # from 0, -1 for the root
-    relations: tuple[str, ...] = ()  # none where they have no names
-    forms: tuple[tuple[str, int], ...] = ()  # the words as they are written, each with the number of its tokens
-    where: str = ""  # the file, and the line that it begins at
+    relations: tuple[str, ...] = ()  # empty if they are unnamed
+    forms: tuple[tuple[str, int], ...] = ()  # the written words, each with its number of tokens
+    where: str = ""  # the file and the first line
 
 
 def find_trees(
     file: str | None, items: Sequence[str], inputs: Sequence[str], run: TrainedRun | None = None
 ) -> list[ParsedTree | None]:
-    """Find the tree of each input, in the file that is named or in the one with `.heads` after its name.
+    """Find the tree of each input: in `file`, or in `NAME.heads` if the only item is a file `NAME`.
 
-    Without a file it is the phrasebook's own, where the run was trained on that and the grammar has the sentence.
+    Otherwise a tree comes from the phrasebook's grammar, if the run was trained on it and the grammar has the sentence.
     """
     if file is None and len(items) == 1 and os.path.isfile(items[0]) and os.path.isfile(f"{items[0]}.heads"):
         file = f"{items[0]}.heads"
@@ -64,7 +64,7 @@ def find_trees(
 
 
 def phrasebook_tree(run: TrainedRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
-    """Derive the tree of a phrasebook sentence; None for another text, or a run of another corpus."""
+    """Derive the tree of a phrasebook sentence; return None for other texts and for runs on other corpora."""
     data = run.settings.data
     if data.builtin != "phrasebook" or not run.can("translate"):
         return None
@@ -73,7 +73,7 @@ def phrasebook_tree(run: TrainedRun, text: str, tries: int = SEARCH) -> ParsedTr
 
 
 def read_trees(path: str | Path) -> list[ParsedTree]:
-    """Read the trees of a file, in the form that its first line has."""
+    """Read the trees of a file, in the format of its first line."""
     lines = [line for chunk in read_chunks(str(path), say=ignore) for line in chunk]
     first = next((line for line in lines if line.strip() and not line.startswith("#")), None)
     if first is None:
@@ -92,14 +92,14 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
 
 
 def is_heads(line: str) -> bool:
-    """Return whether a line is one of numbers alone, as `.heads` files have them."""
+    """Return whether a line contains only numbers, as in `.heads` files."""
     return all(each.lstrip("-").isdecimal() for each in line.split())
 
 
 def read_heads(path: str | Path, lines: Sequence[str]) -> list[ParsedTree]:
-    """Read the trees of a file of heads, with the names of relations where a file beside it has them.
+    """Read the trees of a `.heads` file, with the relations of the `.relations` file beside it, if there is one.
 
-    Empty lines are no sentences.
+    Empty lines are skipped.
     """
     trees = list[ParsedTree]()
     for number, line in enumerate(lines, 1):
@@ -122,7 +122,7 @@ def read_heads(path: str | Path, lines: Sequence[str]) -> list[ParsedTree]:
 
 
 def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
-    """Read the trees of a treebank's file."""
+    """Read the trees of a CoNLL-U file."""
     rows, begin = list[list[str]](), 1
     for number, line in enumerate([*lines, ""], 1):
         if line.strip():
@@ -140,7 +140,7 @@ def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTr
 
 
 def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> ParsedTree:
-    """Read one sentence of a treebank: multiword tokens (1-2) count as one word, and empty nodes (1.1) as none."""
+    """Read one sentence of a treebank; a multiword token (1-2) is one word, and empty nodes (1.1) are skipped."""
     heads, relations, forms, inside = list[int](), list[str](), list[tuple[str, int]](), 0
     for number, identity, form, *cells in rows:
         if "." in identity:
@@ -154,7 +154,7 @@ def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> P
             inside -= 1
         else:
             forms.append((form, 1))
-        head = 0 if len(cells) == 2 else 4  # behind ID and FORM; a treebank has LEMMA, UPOS, XPOS and FEATS before it
+        head = 0 if len(cells) == 2 else 4  # HEAD follows FORM or, in ten columns, LEMMA, UPOS, XPOS and FEATS
         heads.append(read_number(path, number, cells[head]) - 1)
         relations.append(cells[head + 1])
     named = tuple(relations) if any(relations) else ()
@@ -172,10 +172,10 @@ def read_number(path: str | Path, line: str, text: str) -> int:
 
 
 def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[View]) -> Dependencies:
-    """Fit a tree to the words of the input text, with the heads of self-attention that follow it."""
+    """Fit a tree to the words of the input, and count how often each head of self-attention follows it."""
     name = "source" if "source" in sides else "read"
     heads, relations = fit_words(tree, sides[name].texts)
-    causal = name == "read"  # a word can look at those that were read before it
+    causal = name == "read"  # a word can attend to earlier words only
     links = [(word, head) for word, head in enumerate(heads) if head >= 0]
     named = {ALL: links} | {each: [] for each in sorted({relations[word] for word, _ in links} - {ALL})}
     for word, head in links:
@@ -196,20 +196,20 @@ def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[Vi
 
 
 def strongest_words(view: View, side: Side) -> list[list[int]]:
-    """Find the word that each word looks at most, head by head; -1 where it looks at none."""
+    """Return for each attention head the word that each word attends to most; -1 if all its weights are 0."""
     best, at = merge(view.weights, side.words, side.words).max(-1)
     return cast(list[list[int]], torch.where(best > 0, at, -1).tolist())
 
 
 def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Find the head and the relation of each word of a text, whose words may hold several of the tree ("pizza.")."""
+    """Find the head and relation of each word of a text; a word may contain several tokens of the tree ("pizza.")."""
     relations = tree.relations or ("",) * len(tree.heads)
     if not tree.forms:
         if len(words) != len(tree.heads):
             raise DataError(f"{tree.where}: {len(tree.heads)} heads given, but the text has {len(words)} words")
         return tree.heads, relations
     letters = [(letter, number) for number, word in enumerate(words) for letter in fold_letters(word)]
-    owner, at = list[int](), 0  # the word of the text that each token of the tree begins in, letter by letter
+    owner, at = list[int](), 0  # the text's word in which each token of the tree begins; letters matched so far
     for form, count in tree.forms:
         folded = fold_letters(form)
         if "".join(letter for letter, _ in letters[at : at + len(folded)]) != folded or not folded:
@@ -220,7 +220,7 @@ def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], 
     if at < len(letters):
         raise DataError(f"{tree.where}: the tree ends before word {letters[at][1] + 1}, {words[letters[at][1]]!r}")
     heads, names = [-1] * len(words), [""] * len(words)
-    for token in reversed(range(len(owner))):  # the first token whose head is outside the word stands for it
+    for token in reversed(range(len(owner))):  # the first token whose head is outside the word determines its head
         above = tree.heads[token]
         outside = -1 if above < 0 else owner[above]
         if outside != owner[token]:
@@ -229,7 +229,7 @@ def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], 
 
 
 def fold_letters(text: str) -> str:
-    """Fold a text for comparison: without case and spaces, in one form of Unicode."""
+    """Normalise a text for comparison: NFKC, case folding, no white space."""
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -237,13 +237,13 @@ def fold_letters(text: str) -> str:
 
 
 def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
-    """Tabulate which head follows which relation, over all texts shown, beside the share of a fixed distance.
+    """Tabulate the attention head that follows each relation best over all texts, and the best fixed distance.
 
-    A head of attention "from the head" looks from words at those that depend on them, others at what words depend on.
+    "From the head" marks attention from words to their dependents; other rows are attention from words to their heads.
     """
     titles = {view.name: view.title for view in views}
     words, distances = Counter[tuple[str, bool]](), dict[str, Counter[int]]()
-    hits = Counter[tuple[str, bool, str, int]]()  # of a relation, from its head or to it, by view and head
+    hits = Counter[tuple[str, bool, str, int]]()  # by relation, whether from the head, view and attention head
     for tree in each:
         for back, totals in ((False, tree.words), (True, tree.back)):
             words.update({(relation, back): count for relation, count in totals.items()})

@@ -1,13 +1,13 @@
-"""An exhibit: everything that a page or a picture shows of one input, collected from a model once.
+"""The exhibit: everything that a page or a picture shows of one input, collected from a model once.
 
-`exhibit_of` makes it from a run, `page` and `picture` draw it; nobody who draws asks the model anything. So it is with
-the computational graph of a model, boxes in order and edges between them: `graph_of` makes it, `draw_graph` draws it.
+`exhibit_of` builds it from a run; `page` and `picture` draw it without running the model. A model's computational graph
+is handled in the same way: `graph_of` builds the boxes, in order, and the edges between them; `draw_graph` draws them.
 
-Of a look by itself, without a model or a run, it holds only the words and the weights between them. Sides are drawn
-with marks and special tokens as words.
+An exhibit of a single `Look`, without a model or a run, contains only the words and the weights between them. Drawings
+treat punctuation marks and special tokens as words.
 """
 
-# b batch · h heads · n rows: who looks · m columns: what is looked at · i j words of rows and of columns
+# b batch · h heads · n rows, the queries · m columns, the keys · i j words of rows and of columns
 # y x rows and columns of a grid
 import math
 import unicodedata
@@ -33,78 +33,76 @@ Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "m
 class Numbers:
     """The numbers that the weights of a view are computed from: e = s q·k + b, a = softmax(e/T) g, c = Σ a v.
 
-    A table of one head is the same for all of them: `#h` is h or 1.
+    `#h` is h, or 1 if all heads share one table.
     """
 
-    score: Literal["dot", "additive", "stored"]  # how e is made: s q·k, w·tanh(q + k), or as `scores` has it
+    score: Literal["dot", "additive", "stored"]  # how e is computed: s q·k, w·tanh(q + k), or stored in `scores`
     scale: float = 1.0  # s
     temperature: float = 1.0  # T
-    query: Float[Tensor, "h n d"] | None = None  # as the score projects it; None where the scores are stored
+    query: Float[Tensor, "h n d"] | None = None  # as projected by the score; None if the scores are stored
     keys: Float[Tensor, "h m d"] | None = None
-    values: Float[Tensor, "h m c"] | None = None  # None where each step has others
+    values: Float[Tensor, "h m c"] | None = None  # None if they differ between steps
     vector: Float[Tensor, "#h d"] | None = None  # w
     scores: Float[Tensor, "#h n m"] | None = None
     bias: Float[Tensor, "#h n m"] | None = None  # b
     gate: Float[Tensor, "#h n m"] | None = None  # g, a Gaussian around the centre of a window
-    mask: Bool[Tensor, "#h n m"] | None = None  # whether a row may look at a column
-    weights: Float[Tensor, "#h n m"] | None = None  # where they are no softmax
-    groups: tuple[int, ...] | None = None  # of each column its sentence, within which weights sum to one
-    formulas: dict[str, str] = field(default_factory=dict)  # of the model's paper, by symbol
+    mask: Bool[Tensor, "#h n m"] | None = None  # whether a row may attend to a column
+    weights: Float[Tensor, "#h n m"] | None = None  # stored only if they are not a softmax
+    groups: tuple[int, ...] | None = None  # the sentence of each column; weights sum to one in each sentence
+    formulas: dict[str, str] = field(default_factory=dict)  # formulas of the model's paper, by symbol
 
 
 @dataclass(frozen=True, eq=False)
 class Addressing:
-    """How heads of a memory find their slots, stage by stage (Graves et al. 2014, section 3.3): each row is a step."""
+    """The stages of memory heads' addressing (Graves et al. 2014, section 3.3); each row is a step."""
 
     key: Float[Tensor, "h n d"]  # k
     strength: Float[Tensor, "h n 1"]  # β
-    cosine: Float[Tensor, "h n m"]  # cos(k, M), M the memory as the step before left it
+    cosine: Float[Tensor, "h n m"]  # cos(k, M); M is the memory after the previous step
     content: Float[Tensor, "h n m"]  # w^c = softmax(β cos(k, M))
     gate: Float[Tensor, "h n 1"]  # g
-    gated: Float[Tensor, "h n m"]  # w^g = g w^c + (1 - g) w of the step before
+    gated: Float[Tensor, "h n m"]  # w^g = g w^c + (1 - g) w; w is of the previous step
     shifts: Float[Tensor, "h n s"]  # s, from the furthest step forwards to the furthest back
-    shifted: Float[Tensor, "h n m"]  # w̃, moved round the circle
+    shifted: Float[Tensor, "h n m"]  # w̃, rotated
     power: Float[Tensor, "h n 1"]  # γ
     weights: Float[Tensor, "h n m"]  # w = w̃^γ / Σ w̃^γ
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One attention of the model, all its heads."""
+    """One attention of the model, with all its heads."""
 
-    name: str  # as `watch` knows it: decoder.blocks.3.cross
-    title: str  # for people: "decoder, layer 4, to the source"
+    name: str  # as in `watch`: decoder.blocks.3.cross
+    title: str  # as displayed: "decoder, layer 4, to the source"
     role: Role
-    layer: int  # from 0, among those of its role
-    rows: str  # the side that looks, a key of `Exhibit.sides`
-    columns: str  # the side that is looked at
+    layer: int  # from 0, among the views with its role
+    rows: str  # the side of the queries, a key of `Exhibit.sides`
+    columns: str  # the side of the keys
     weights: Float[Tensor, "h n m"]
-    entropy: Float[Tensor, "h n"] | None = None  # in nats; None where the weights are no distribution
-    centre: Float[Tensor, "h n"] | None = (
-        None  # local attention: where the window stood, in pieces of the columns' side
-    )
-    radius: float | None = None  # of that window, D
-    picked: Int[Tensor, "h n"] | None = None  # hard attention: what was taken, -1 for nothing
+    entropy: Float[Tensor, "h n"] | None = None  # in nats; None if the weights are no distribution
+    centre: Float[Tensor, "h n"] | None = None  # local attention: the window's centre, in pieces of the columns' side
+    radius: float | None = None  # local attention: the window's radius D
+    picked: Int[Tensor, "h n"] | None = None  # hard attention: the chosen column, -1 for none
     how: str = ""  # score, span and weighting in words
-    numbers: Numbers | Addressing | None = None  # what the weights are computed from
+    numbers: Numbers | Addressing | None = None  # the numbers from which the weights are computed
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Rows of numbers on the way from an input to a word, with the formula that gave them."""
+    """Intermediate numbers between an input and an output word, with their formula."""
 
     symbol: str  # x, q, k, e, e/√d, a, Σ a v
     words: str  # "the query of this word"
-    values: Float[Tensor, "r c"]  # r rows, named by `names`; -∞ for the score of what may not be looked at
-    names: tuple[str, ...]  # of the rows: the keys that are looked at, or one name
-    formula: str = ""  # as the model's paper writes it; the symbol, where that is all there is to write
-    part: str = ""  # the part of the way that it belongs to: the stages of one follow one another
-    main: bool = True  # whether it is shown at once; others are unfolded
+    values: Float[Tensor, "r c"]  # r rows, named by `names`; the score of a masked key is -∞
+    names: tuple[str, ...]  # names of the rows: the keys, or a single name
+    formula: str = ""  # as in the model's paper; pages show the symbol if it is empty
+    part: str = ""  # the heading under which consecutive stages are grouped
+    main: bool = True  # whether it is visible at first; others must be expanded
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state of a recurrent network after a word, drawn as states arrive one by one."""
+    """The state of a recurrent network after one word."""
 
     piece: str
     values: Float[Tensor, " d"]
@@ -119,17 +117,17 @@ class Gates:
     cell: Literal["lstm", "gru", "rnn", "lstmn"]
     side: str  # the side whose pieces were read, a key of `Exhibit.sides`
     pieces: tuple[str, ...]
-    values: dict[str, Float[Tensor, "n d"]]  # by symbol, as i, f, o, c: a row per piece, in the order of the text
+    values: dict[str, Float[Tensor, "n d"]]  # by symbol, such as i, f, o, c: a row per piece, in text order
     backwards: bool = False  # whether the layer reads from the end
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One word from x to the likeliest words, in numbers; for a recurrent network, its states and gates too."""
+    """The numbers of one word from x to the likeliest words; for a recurrent network, also its states and gates."""
 
     view: str  # the name of the view
     head: int
-    row: int  # of the view's rows
+    row: int  # index of the view's row
     stages: tuple[Stage, ...]
     states: tuple[State, ...] = ()
     gates: tuple[Gates, ...] = ()
@@ -137,62 +135,62 @@ class Walk:
 
 @dataclass(frozen=True)
 class HeadHits:
-    """How often a head's strongest weight leads from a word to its head in the dependency tree, or back."""
+    """How often an attention head's strongest weights link words to their heads in the dependency tree, or back."""
 
     view: str
     head: int
-    hits: dict[str, int]  # by relation, "" for all of them together: words that look at their head
-    back: dict[str, int]  # the same from the head: those that their head looks at
+    hits: dict[str, int]  # by relation, "" for all: words whose strongest weight is on their head
+    back: dict[str, int]  # by relation, "" for all: words on which their head's strongest weight is
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The dependency tree of a side's words, and which heads of self-attention follow it."""
+    """The dependency tree of a side's words, and how often each head of self-attention follows it."""
 
     side: str  # a key of `Exhibit.sides`
-    heads: tuple[int, ...]  # of each word, from 0; -1 for the root
-    relations: tuple[str, ...]  # of each word to its head; "" where they have no names
-    words: dict[str, int]  # by relation, "" for all: how many words have a head that can be looked at
-    back: dict[str, int]  # the same from the head: how many words can be looked at by theirs
-    distances: dict[str, dict[int, int]]  # by relation: how often a head is so far behind its word
+    heads: tuple[int, ...]  # the head of each word, from 0; -1 for the root
+    relations: tuple[str, ...]  # the relation of each word to its head; "" if unnamed
+    words: dict[str, int]  # by relation, "" for all: the number of words that can attend to their head
+    back: dict[str, int]  # by relation, "" for all: the number of words to which their head can attend
+    distances: dict[str, dict[int, int]]  # by relation: the count of each distance, head minus word
     follows: tuple[HeadHits, ...] = ()
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """The change in the output's log-probability when one head gives nothing."""
+    """The change in the output's log-probability when one head is silenced."""
 
-    log_prob: float  # of the output with every head
-    changes: dict[str, tuple[float, ...]]  # by view, head by head: with the head silenced, less that with every head
+    log_prob: float  # log-probability of the output with all heads
+    changes: dict[str, tuple[float, ...]]  # by view, for each head: log-probability without the head minus `log_prob`
 
 
 @dataclass(frozen=True)
 class GraphNode:
     """A box of the graph."""
 
-    name: str  # of its own in the graph: a module's dotted name, or that of the module it belongs to and a word
+    name: str  # unique: a module's dotted name, or the name of the module that it belongs to and a word
     kind: NodeKind
-    label: str  # what it is: "layer norm"
-    symbol: str  # as the paper writes its result: "h_j"
-    shape: tuple[int, ...]  # of its output, in its first call
+    label: str  # such as "layer norm"
+    symbol: str  # the paper's symbol of its output, such as "h_j"
+    shape: tuple[int, ...]  # of the output in its first call
     side: Literal["encoder", "decoder"]
-    module: str  # that it is, or belongs to
-    modules: tuple[str, ...] = ()  # with the parameters that it uses; one that came before is not named again
+    module: str  # the module that it is or belongs to
+    modules: tuple[str, ...] = ()  # modules whose parameters it uses, without those of earlier nodes
     note: str = ""
     calls: int = 1
-    loops: bool = False  # it reads what it gave in the step before
-    shares: str | None = None  # the node that has its parameters
-    count: int = 1  # alike ones that are folded into it, itself among them
-    folded: tuple[str, ...] = ()  # the modules of the others
-    parameters: int = 0  # numbers in them, of those named in `modules`
+    loops: bool = False  # it reads its own output of the previous step
+    shares: str | None = None  # the earlier node that owns its parameters
+    count: int = 1  # number of identical nodes that are folded into it, including itself
+    folded: tuple[str, ...] = ()  # modules of the other nodes that are folded into it
+    parameters: int = 0  # number of parameters in `modules`
     layer_symbol: str = ""  # its symbol with ℓ for the number of its layer
-    pairs: bool = False  # its last axis counts keys, and is no width
-    last_shape: tuple[int, ...] = ()  # in its last call, where that is another
+    pairs: bool = False  # its last axis counts keys and is not a width
+    last_shape: tuple[int, ...] = ()  # of the output in its last call, if it differs
 
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """An edge: numbers that go from one box to another."""
+    """An edge: the target reads the output of the source."""
 
     source: str
     target: str
@@ -206,23 +204,23 @@ class GraphGroup:
     label: str
     nodes: tuple[str, ...]
     parent: str | None = None
-    count: int = 1  # layers like it that are folded into it
+    count: int = 1  # number of identical layers that are folded into it, including itself
     members: tuple[str, ...] = ()  # their names, its own first
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of a model as it ran: nodes in an order in which every edge goes forward."""
+    """The graph of one pass through a model; nodes are sorted so that every edge goes forward."""
 
     kind: str  # of the model
     paper: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     groups: tuple[GraphGroup, ...] = ()
-    sizes: dict[str, int] = field(default_factory=dict)  # letters of shapes
+    sizes: dict[str, int] = field(default_factory=dict)  # sizes in shapes, by letter
 
     def alone(self, node: GraphNode) -> int:
-        """Count the identical nodes that a node stands for, apart from those that the frames around it count."""
+        """Count the identical nodes that a node stands for, not counting repetitions of the frames around it."""
         framed = 1
         for group in self.groups:
             framed *= group.count if node.name in group.nodes else 1
@@ -235,30 +233,30 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Exhibit:
-    """Everything that is shown of one input."""
+    """All data that a page or a picture shows of one input."""
 
     kind: str  # of the model
     task: str
-    title: str  # what was put in, or the name of the file
-    run: str  # the folder's name, and its step
+    title: str  # the input, or the name of its file
+    run: str  # the folder's name and the step
     sides: dict[str, Side]  # "source", "written" (with END), "read" (with START); "sentences", "places"
     views: tuple[View, ...]
-    output: str = ""  # what was written or named
+    output: str = ""  # the text written, or the label
     log_prob: float | None = None  # of the output
-    labels: dict[str, float] = field(default_factory=dict)  # of a classifier: how likely each is
-    aligned: str | None = None  # the view that is nearest to an alignment: lines are drawn from it first
-    head: int | None = None  # of that view; None: the mean of its heads
-    offset: Literal[0, 1] = 0  # 1: a row shows what is aligned with the word read, not with the one written
+    labels: dict[str, float] = field(default_factory=dict)  # a classifier's labels with their probabilities
+    aligned: str | None = None  # the view nearest to an alignment; a page opens with it
+    head: int | None = None  # the head of that view; None: the mean of its heads
+    offset: Literal[0, 1] = 0  # 1: a row aligns the word that is read, not the one that is written
     picture: UInt8[Tensor, "3 y x"] | None = None
     tree: Tree | None = None
     walk: Walk | None = None
     ablation: Ablation | None = None
-    graph: Graph | None = None  # of what ran in the model
+    graph: Graph | None = None
     dependencies: Dependencies | None = None
 
 
 def find_view(views: Sequence[View], name: str | None) -> View:
-    """Find a view by its name or title; by default the last one to the source, or to a memory."""
+    """Find a view by name or title; by default the last attention to the source or to a memory, else the first view."""
     if name is None:
         return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
     for each in views:
@@ -268,7 +266,7 @@ def find_view(views: Sequence[View], name: str | None) -> View:
 
 
 def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
-    """Return an exhibit as it is, or make one of a look and its words."""
+    """Return an exhibit unchanged, or make one of a `Look` and its words."""
     if isinstance(what, Look):
         return exhibit_of_look(what, source, target)
     if not isinstance(what, Exhibit):
@@ -279,9 +277,9 @@ def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | 
 
 
 def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Sequence[str] | None = None) -> Exhibit:
-    """Make an exhibit of a look at one example: weights [n, m] or heads of such; leading dimensions of one are dropped.
+    """Make an exhibit of a `Look` at one example, with weights [n, m] or [h, n, m]; leading axes of one are dropped.
 
-    `source` names the m columns and `target` the n rows; without them they are counted from 1. Places of a grid need no
+    `source` names the m columns and `target` the n rows; by default they are numbered from 1. Places of a grid need no
     names.
     """
     weights, grid = look.weights.detach().float().cpu(), None
@@ -306,7 +304,7 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
 
 
 def as_stack(weights: Tensor, expected: str) -> Float[Tensor, "h n m"]:
-    """Return weights as a stack of matrices; leading dimensions of one are dropped."""
+    """Return weights as a stack of matrices; leading axes of size one are dropped."""
     shape = list(weights.shape)
     while weights.dim() > 3 and weights.shape[0] == 1:
         weights = weights[0]
@@ -318,7 +316,7 @@ def as_stack(weights: Tensor, expected: str) -> Float[Tensor, "h n m"]:
 
 
 def check_words(name: str, words: Sequence[str] | None, count: int) -> list[str]:
-    """Return the words that name positions, one for each; without words their numbers, from 1."""
+    """Return one word for each position, after a check of their number; without words return numbers from 1."""
     if words is None:
         return [str(index + 1) for index in range(count)]
     if isinstance(words, str):
@@ -329,7 +327,7 @@ def check_words(name: str, words: Sequence[str] | None, count: int) -> list[str]
 
 
 def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
-    """Return [h n], where there is a number for each row."""
+    """Reshape values to [h n]; return None if there is not one number for each row."""
     if values is None or values.numel() != heads * n:
         return None
     values = values.detach().reshape(heads, n).cpu()
@@ -340,10 +338,10 @@ def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
 
 
 def separate_marks(side: Side) -> Side:
-    """Make punctuation words of their own, where it stands at the beginning or the end of a word.
+    """Split punctuation at the beginning and the end of words into words of its own.
 
-    So it is drawn: the weight of a full stop is not that of the word before it. Pieces inside a word stay, such as the
-    apostrophe of "don't". Links and trees count the words of the text, as `side` has them.
+    Drawings use the result, so that the weight of a full stop does not count for the word before it. Pieces inside a
+    word, such as the apostrophe of "don't", remain part of it. Links and trees use the words of the original `side`.
     """
     if side.grid is not None or all(word is None for word in side.words):
         return side
@@ -356,11 +354,11 @@ def separate_marks(side: Side) -> Side:
     for word, pieces in enumerate(owned):
         text = side.texts[word] if word < len(side.texts) else ""
         bare = (side.pieces[piece].lstrip(MARK + BYTE_MARK).removeprefix("##") for piece in pieces)
-        bare = (piece.removesuffix("@@").removesuffix("</w>") for piece in bare)  # marks of where words begin and end
+        bare = (piece.removesuffix("@@").removesuffix("</w>") for piece in bare)  # tokenizers' marks of word boundaries
         for part, own in split_marks(text, list(zip(pieces, bare, strict=True))):
             for piece in own:
                 words[piece] = len(texts)
-            # Of a word with an unknown piece, that is the part with letters.
+            # If a word has an unknown piece, its part with letters is unknown.
             if word in side.unknown and (len(own) == len(pieces) or not is_mark(part)):
                 unknown.append(len(texts))
             texts.append(part)
@@ -368,7 +366,7 @@ def separate_marks(side: Side) -> Side:
 
 
 def count_specials(side: Side) -> Side:
-    """Make START, END and the like words of their own, where they stand."""
+    """Make special tokens such as START and END words of their own, in place."""
     if None not in side.words:
         return side
     words, texts, place = list[int | None](), list[str](), dict[int, int]()
@@ -391,7 +389,7 @@ def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str,
     if not inside:
         return whole
     first, end = inside[0], inside[-1] + 1
-    while first and not pieces[first - 1][1]:  # the mark of the word's start alone goes with what follows it
+    while first and not pieces[first - 1][1]:  # a piece that only marks the word's start belongs to the next piece
         first -= 1
     before, after = ("".join(bare for _, bare in some) for some in (pieces[:first], pieces[end:]))
     middle = text[len(before) : len(text) - len(after)]
@@ -402,12 +400,12 @@ def split_marks(text: str, pieces: Sequence[tuple[int, str]]) -> list[tuple[str,
 
 
 def is_mark(text: str) -> bool:
-    """Return whether a text is punctuation alone."""
+    """Return whether a text consists of punctuation only."""
     return all(unicodedata.category(letter).startswith("P") for letter in text)
 
 
 def name_places(names: Sequence[str], grid: tuple[int, int] | None = None) -> Side:
-    """Make the side of places with names: of a grid row by row, or of a memory."""
+    """Make a side whose pieces are named places: of a grid, row by row, or of a memory."""
     return Side(tuple(names), tuple(range(len(names))), tuple(names), grid)
 
 
@@ -416,11 +414,11 @@ def merge(
     rows: Sequence[int | None],
     columns: Sequence[int | None],
 ) -> Float[Tensor, "*h i j"]:
-    """Merge weights between pieces to weights between words, as `merge_batch` of alignments does.
+    """Merge weights between pieces into weights between words, as `extraction.merge_batch` does.
 
-    `rows` gives the word of each target piece and `columns` that of each source piece, counted from 0, as `word_ids` of
-    tokenizers does; None is a piece of no word. There are as many words as the highest number says; one without a piece
-    gets zeros.
+    `rows` contains the word of each target piece and `columns` that of each source piece, from 0, as returned by
+    tokenizers' `word_ids`; None means that a piece belongs to no word. The highest number determines the number of
+    words; a word without pieces gets zeros.
     """
     if (len(rows), len(columns)) != weights.shape[-2:]:
         given = f"{len(rows)} rows and {len(columns)} columns"

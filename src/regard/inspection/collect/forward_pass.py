@@ -1,13 +1,13 @@
-"""One forward pass of a forced example, under `watch`: looks, memory, log-probabilities, and each module's numbers.
+"""One teacher-forced pass under `watch`: looks, memory, log-probabilities, and the inputs and outputs of modules.
 
-A pass may be recorded, each module's inputs and outputs, so that a walk shows the model's own numbers: forward hooks
-see modules that are called, and the cells of a decoder are stepped by a method, which is recorded as well.
+A pass can record the modules' inputs and outputs, so that a walk shows the model's own numbers. Forward hooks record
+modules that are called; a decoder's cells run through a step method, which is wrapped to record them.
 
-`watch` knows attentions; the heads of a Turing machine are found as a layer of the model (`MemoryHeads`) and recorded
-by a hook: their places in the memory are views, their steps are shown in numbers, and each can be silenced.
+`watch` records attentions only. The heads of a Neural Turing Machine (`MemoryHeads`) are recorded by a forward hook:
+their weights over the memory become views, their steps can be shown in numbers, and each head can be silenced.
 """
 
-# n pieces of the output, START or END among them · r rows: the same again, side by side
+# n pieces of the output, including START or END · r rows, copies of the example
 # v words or labels · g gates · p parts of a state · d width of a state or a controller · b rows of a batch
 # h heads of a kind, hh both · m slots
 import threading
@@ -30,9 +30,9 @@ from regard.inspection.collect.exhibit import Addressing, Stage, View, name_plac
 from regard.models import KINDS, Documents, Layer, Machine, Memory, MemoryHeads, Model, Pictures, shift_weights
 from regard.tasks import ForcedExample, Item, Side, TrainedRun
 
-CLOSED = -1e4  # a sigmoid of it is 0
-PLACES = "The head, and its places in the memory"  # a part of the way
-# What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
+CLOSED = -1e4  # its sigmoid is 0
+PLACES = "The head, and its places in the memory"  # heading of stages
+# Modules that a walk needs. Feature maps [b c h w] are large and are recorded only in attention over a grid.
 RECORDED = (
     nn.Linear, nn.LayerNorm, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, Heads, ProjectionRows, SlicedProjection,
     GridSelfAttention, Residual, Layer, MemoryHeads,
@@ -52,14 +52,14 @@ class CellStep:
     """One step of a recurrent cell."""
 
     projected: Float[Tensor, "r g"]  # W x + b
-    before: Float[Tensor, "r p d"]  # the state that it began with; of an LSTMN what was read off both tapes
+    before: Float[Tensor, "r p d"]  # the initial state; in an LSTMN, the vectors read from both tapes
     after: Float[Tensor, "r p d"]
-    added: Float[Tensor, "r d"] | None = None  # to c, in an LSTMN's deep fusion
+    added: Float[Tensor, "r d"] | None = None  # added to c in an LSTMN's deep fusion
 
 
 @dataclass(frozen=True, eq=False)
 class HeadStep:
-    """One step of the heads: their inputs, and their weights after it."""
+    """One step of memory heads: their inputs, and their weights after the step."""
 
     heads: MemoryHeads
     hidden: Float[Tensor, "b d"]
@@ -69,7 +69,7 @@ class HeadStep:
 
 @dataclass(eq=False)
 class Recording:
-    """The calls and the steps of a pass, by the dotted names of the modules, in order."""
+    """The module calls and cell steps of a pass, in order, by the modules' dotted names."""
 
     calls: dict[str, list[ModuleCall]] = field(default_factory=dict)
     steps: dict[str, list[CellStep]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Recording:
 
 
 def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
-    """Pick a row by its index from the tensors [*b d] of one example, which follow one another."""
+    """Return row `row` of the concatenation of tensors [*b d] that belong to one example."""
     for tensor in tensors:
         rows = tensor.reshape(-1, tensor.shape[-1])
         if row < len(rows):
@@ -95,7 +95,7 @@ def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
 
 @contextmanager
 def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORDED) -> Iterator[Recording]:
-    """Record the calls of the model's modules of some kinds inside the block, in this thread; of layers their steps."""
+    """Record calls of modules of some `kinds`, and steps of recurrent layers, inside the block and in this thread."""
     recording, mine = Recording(), threading.get_ident()
     hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
 
@@ -123,14 +123,14 @@ def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORD
             output = original(*args)
             if threading.get_ident() == mine:
                 projected, before, *added = copy_tensors(args)
-                # States that lie side by side, [h; c], become two rows.
+                # Concatenated states [h; c] become two rows.
                 before, after = (
                     state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, output.clone())
                 )
                 recording.steps.setdefault(name, []).append(CellStep(projected, before, after, *added))
             return output
 
-        module.__dict__[method] = step  # before the class's own: a method has no hooks
+        module.__dict__[method] = step  # shadows the class's method, as methods have no hooks
         stepped.append((module, method))
 
     grids = {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
@@ -151,23 +151,23 @@ def record_modules(model: nn.Module, kinds: tuple[type[nn.Module], ...] = RECORD
 
 
 def copy_tensors(value: Any) -> Any:
-    """Copy a tensor, or those in a tuple, which may be overwritten later."""
+    """Copy a tensor, or the tensors in a tuple, because the model may overwrite them later."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if not isinstance(value, tuple):
         return value
     copies = map(copy_tensors, value)
-    return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)  # a named one keeps its names
+    return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)  # named tuples keep their type
 
 
 @torch.no_grad()
 def force(
     run: TrainedRun, item: Item, *, target: str | None = None, tree: bool = True, **options: Any
 ) -> ForcedExample:
-    """Prepare a pass over an item and its output, which a search with `options` finds, or which is `target`.
+    """Prepare a teacher-forced pass over an item and its output: `target`, or the result of a search with `options`.
 
-    The item is a text, or, for a run that reads pictures, a file or its pixels; a target is a text, or a label. A
-    language model writes nothing of its own here: the item is its output.
+    The item is a text or, for a run that reads pictures, a file or its pixels; a target is a text or a label. For a
+    language model the item itself is the output.
     """
     parsed = parse(Options, options)
     if KINDS[run.settings.kind].reads != "pictures" and not isinstance(item, str):
@@ -178,7 +178,7 @@ def force(
 
 @dataclass(eq=False)
 class ForwardPass:
-    """A record of one forward pass: every look, the memory, and the log-probability of each piece."""
+    """A record of one forward pass: every `Look`, the memory, and the log-probability of each piece."""
 
     forced: ForcedExample
     model: Model
@@ -186,40 +186,40 @@ class ForwardPass:
     memory: Memory
     logits: Float[Tensor, "n v"]
     log_probs: Float[Tensor, " n"]
-    head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
-    recording: Recording = field(default_factory=Recording)  # of every module, where it was asked for
+    head_steps: list[HeadStep] = field(default_factory=list)  # steps of memory heads; those over the source come first
+    recording: Recording = field(default_factory=Recording)  # calls of all modules that a walk needs, if requested
 
     @cached_property
     def sides(self) -> dict[str, Side]:
-        """Return the sides of an exhibit, including those that only the model knows: its grid's places, its slots."""
+        """Return the exhibit's sides, including those that only the model defines: places of a grid, memory slots."""
         sides = dict(self.forced.sides)
         if self.head_steps:
             sides["memory"] = name_places([str(slot + 1) for slot in range(self.head_steps[0].weights.shape[-1])])
         grid, grids = self.memory.grid, 0
         for name in self.looks:
-            if isinstance(self.looks.modules[name], GridSelfAttention):  # it may stand before the last stages
+            if isinstance(self.looks.modules[name], GridSelfAttention):  # its grid may differ from the last stage's
                 height, width = self.looks[name].weights.shape[-2:]
                 grid, grids = (height, width), grids + 1
         if isinstance(self.forced.source, Pictures) and self.forced.label is not None and len(self.looks) > grids:
             sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
-        if grid is not None:  # places have their row and column, from 1
+        if grid is not None:  # a place is named by its row and column, from 1
             names = [f"{y + 1},{x + 1}" for y in range(grid[0]) for x in range(grid[1])]
             sides["places"] = name_places(names, (grid[0], grid[1]))
         return sides
 
     def by_sentence(self, name: str) -> bool:
-        """Return whether an attention looks at each sentence of a document by itself: its batch has a row for each."""
+        """Return whether an attention handles each sentence of a document separately, as a batch row of its own."""
         several = len(self.looks[name].weights) > 1
         return isinstance(self.forced.source, Documents) and (several or name == "words")
 
     def names(self, side: str, count: int) -> tuple[str, ...]:
-        """Return the names of a side's pieces; numbers from 1 for a side that only the model knows."""
+        """Return the names of a side's pieces; numbers from 1 if the side is unknown."""
         return self.sides[side].names if side in self.sides else tuple(map(str, range(1, count + 1)))
 
 
 @torch.no_grad()
 def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
-    """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
+    """Run the pass under `watch`; with `record`, also keep the inputs and outputs of modules, as a walk needs them."""
     recorder = record_modules(model, RECORDED if record else (MemoryHeads,))
     with call_records.watch_call(model) as looks, recorder as recording:
         memory = forced.memory(model)
@@ -239,7 +239,7 @@ def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) 
 
 
 class MemoryView(NamedTuple):
-    """A view of the heads that read or write, while the machine reads its source or writes its output."""
+    """A view of the read heads or the write heads, while the machine reads its source or writes its output."""
 
     title: str
     rows: Literal["source", "written"]
@@ -255,7 +255,7 @@ MEMORY_VIEWS = {
 
 
 def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
-    """Yield views of where the heads stood in the memory, step by step; the first `source` steps read the source."""
+    """Yield views of the heads' weights over the memory at each step; the first `source` steps read the source."""
     if not steps:
         return
     weights = torch.stack([step.weights[0] for step in steps], 1).float().cpu()  # [hh n m]
@@ -268,7 +268,7 @@ def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
 
 
 def address(step: HeadStep) -> Addressing:
-    """Collect how all heads found their slots in one step, those that read before those that write."""
+    """Compute the addressing stages of all heads in one step, read heads before write heads."""
     heads = step.heads
     where = heads.steer(step.hidden)[0, : 2 * heads.heads * heads.place].unflatten(-1, (2 * heads.heads, heads.place))
     key, gate, shifts, power = where.split([heads.width + 1, 1, heads.shifts, 1], -1)  # as `MemoryHeads.address` does
@@ -283,7 +283,7 @@ def address(step: HeadStep) -> Addressing:
 
 
 def memory_numbers(steps: Sequence[HeadStep], name: str, rows: int) -> Addressing:
-    """Collect how the heads of the view `name` found their slots, step by step; the view has `rows` steps."""
+    """Compute the addressing stages of the heads of the view `name` at each of its `rows` steps."""
     view = MEMORY_VIEWS[name]
     addressed = [address(step) for step in (steps[:rows] if view.rows == "source" else steps[-rows:])]
     tables = ([getattr(each, field.name) for each in addressed] for field in fields(Addressing))
@@ -291,7 +291,7 @@ def memory_numbers(steps: Sequence[HeadStep], name: str, rows: int) -> Addressin
 
 
 def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) -> tuple[Stage, ...]:
-    """Show how a head of the view `name` found its places in one step, and what it read there, or wrote."""
+    """List the stages by which a head of the view `name` found its slots in one step, and what it read or wrote."""
     heads, named, writes = step.heads, tuple(slots), MEMORY_VIEWS[name].writes
     found, number = address(step), head + writes * heads.heads
     beta, gate, gamma = (float(part[number]) for part in (found.strength, found.gate, found.power))
@@ -314,7 +314,7 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
         stages.append(Stage("e", "erased there", torch.sigmoid(erase[:, head]).float().cpu(), ("e",)))
         stages.append(Stage("a", "added there", add[:, head].float().cpu(), ("a",)))
     else:
-        after = heads(step.hidden, step.before)[0]  # reading comes after all heads have written
+        after = heads(step.hidden, step.before)[0]  # heads read after all heads have written
         stages.append(Stage("Σ w M", "what is read", (step.weights[:, [number]] @ after)[0].float().cpu(), ("r",)))
     return tuple(replace(stage, part=PLACES) for stage in stages)
 
@@ -322,7 +322,7 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
 def silence_memory_heads(
     model: nn.Module, name: str, rows: Sequence[tuple[int | slice, int]], source: int
 ) -> list[Any]:
-    """Make hooks that silence heads of the view `name`, each a (row, head), while the machine reads or writes."""
+    """Register hooks that silence heads of the view `name`, given as (row, head), in the view's phase."""
     (heads,), view = (each for each in model.modules() if isinstance(each, MemoryHeads)), MEMORY_VIEWS[name]
     calls = 0
 
@@ -330,7 +330,7 @@ def silence_memory_heads(
         return (calls < source) == (view.rows == "source")
 
     def write_nothing(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        """Replace a write by one that erases and adds nothing."""
+        """Replace a write by one that neither erases nor adds."""
         if not in_phase() or not view.writes:
             return output
         output = output.clone()
@@ -340,7 +340,7 @@ def silence_memory_heads(
         return output
 
     def read_nothing(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> Any:
-        """Replace what was read by zeros."""
+        """Replace the vectors read by zeros."""
         nonlocal calls
         memory, weights, reads = output
         if in_phase() and not view.writes:

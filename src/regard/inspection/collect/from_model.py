@@ -1,15 +1,15 @@
-"""Collecting a model's graph: a trace of one small pass, as boxes, edges and frames.
+"""A model's computational graph: boxes, edges and frames from the trace of one small pass.
 
     graph = graph_of(model)
     [node.label for node in graph.nodes], graph.edges, graph.groups
 
-Nothing here knows how a kind is built: boxes and edges are those of the trace. What a step reads of the step before is
-a node of its own, so that every edge goes forward.
+Nothing here depends on how a kind is built: boxes and edges come from the trace. An output that is read in the next
+step gets a node of its own, so that every edge goes forward.
 
-A line of code that runs once for every layer becomes one box for each of them. A loop over steps reads the same modules
-again and again; one over layers reads at each turn those of another layer: its first turn is no step before the second.
+A line of code that runs once for every layer becomes one box per layer. Loops over steps and over layers are told
+apart by their reads: a loop over steps reads the same modules each time, a loop over layers those of another layer.
 
-What a part is called, and how the paper of its kind writes it, stands in `symbols.toml`.
+`symbols.toml` contains the names of parts and the symbols of the papers.
 """
 
 import re
@@ -30,9 +30,9 @@ from regard.inspection.collect.trace import Output, Trace, Unit, is_within, kind
 from regard.models import Documents, Layer, MemoryHeads, Model, Notation, Pictures, Source, Tokens
 
 LISTS = (nn.ModuleList, nn.Sequential)
-PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
+PIXELS = 32  # width and height of the example picture: small, but enough for five halvings
 PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
-HISTORY = ", all steps before"  # behind the words of a unit all of whose outputs so far are read: a tape
+HISTORY = ", all steps before"  # suffix of a unit's description if all its earlier outputs are read, as from a tape
 TABLES = tomllib.loads(
     resources.files("regard.inspection.collect").joinpath("symbols.toml").read_text(encoding="utf-8")
 )
@@ -46,14 +46,14 @@ COMPARED = (
     "loops",
     "count",
     "parameters",
-)  # of alike layers
+)  # attributes of nodes that must agree in identical layers
 GENERAL = tuple(TABLES["any"].items())  # patterns and their symbols
 WORDS: dict[str, dict[str, str]] = TABLES["words"]
 
 
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
-    """Build the graph of one pass over a source and a target, or over a small example where none is given."""
-    contract = ("encode", "decode", "output")  # as far as it is used here
+    """Build the graph of one pass over a source and a target, by default over a small random example."""
+    contract = ("encode", "decode", "output")  # the methods used here
     if not isinstance(model, nn.Module) or not all(hasattr(model, name) for name in contract):
         raise ArgumentError(
             f"model: {type(model).__name__} given, expected a whole model, such as load(…).model; the graph of a part "
@@ -61,7 +61,7 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
         )
     recorder = run_tiny(model, source, target)
     split_layer_loops(recorder.units, recorder.modules)
-    # The units that lead to the last one, each after those that it reads.
+    # Keep only the units that the last one depends on.
     ordered = sorted(recorder.units.values(), key=lambda unit: unit.time)
     alive, queue = {ordered[-1].id}, [ordered[-1].id]
     while queue:
@@ -77,7 +77,7 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
 
 
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
-    """Name every unit, the same in every run: modules by their own names, others by a word and a number."""
+    """Give every unit a unique, reproducible name: a module's own name, or a word and a number."""
     names: dict[str, str] = {}
     for unit in units:
         own = {"module": unit.module, "input": f"input {unit.operation}"}
@@ -91,19 +91,19 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
 
 
 def connect(units: Sequence[Unit], recorder: Trace) -> tuple[list[GraphNode], list[GraphEdge]]:
-    """Build nodes and edges; what is read from a later unit comes from the step before, and gets its own node."""
+    """Build nodes and edges; an output read from a later unit is that of the previous step and gets its own node."""
     names = name_units(units)
     by_id = {unit.id: unit for unit in units}
     nodes = list[GraphNode]()
-    edges = dict[GraphEdge, None]()  # each once, in order
-    owner: dict[str, str] = {}  # of each module, the node that has its parameters
+    edges = dict[GraphEdge, None]()  # an ordered set
+    owner: dict[str, str] = {}  # the node that owns each module's parameters
     beginnings = first_values(units)
-    previous = dict[str, str]()  # of units that are read a step later, the node that stands for that
+    previous = dict[str, str]()  # the node of each unit's output in the previous step
     outer = {each for unit in units for each in unit.units_read if by_id[each].time > unit.time}
 
     def join(sources: Iterable[str], target: str) -> None:
         origins = set(sources)
-        for each in set(origins):  # what something begins with comes along with it
+        for each in set(origins):  # an initial value needs no edge beside the unit that it initialises
             origins -= beginnings.get(each, set())
         for each in sorted(origins, key=lambda one: by_id[one].time):
             edges[GraphEdge(names[each], target)] = None
@@ -125,12 +125,12 @@ def connect(units: Sequence[Unit], recorder: Trace) -> tuple[list[GraphNode], li
 
 
 def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history: bool) -> GraphNode:
-    """Make the node of a unit's output in the step before, or in all steps, on its reader's side."""
+    """Make the node of a unit's output in the previous step or, with `history`, in all previous steps."""
     if history:
         text = description(unit, recorder) + HISTORY
         found = (symbol for pattern, symbol in own_symbols(recorder) if re.search(f"{pattern}$", text))
         label, every = "all steps before", next(found, "")
-        # One after the other, before the last axis.
+        # The outputs are stacked on a new axis before the last one.
         shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
     else:
         symbol = layer_symbol_of(unit, recorder).partition(" =")[0]
@@ -144,7 +144,7 @@ def previous_node(name: str, unit: Unit, reader: Unit, recorder: Trace, history:
 
 
 def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loops: bool) -> GraphNode:
-    """Make the node of a unit; it owns those of its modules that no earlier node has."""
+    """Make the node of a unit; it owns the modules of the unit that no earlier node owns."""
     modules = recorder.modules
     module = modules.get(unit.module)
     fresh = [each for each in unit.modules if each not in owner]
@@ -153,9 +153,9 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
     symbol = layer_symbol_of(unit, recorder)
     if unit.kind == "learned":
         parameters = [modules[unit.module]._parameters[unit.operation]]
-    else:  # of modules inside them others count
+    else:  # submodules are counted separately
         parameters = [parameter for each in fresh for parameter in modules[each]._parameters.values()]
-    # A recurrent layer that is called once goes from state to state inside.
+    # A recurrent layer that is called once loops inside.
     whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in recorder.outputs
     return GraphNode(
         name,
@@ -178,7 +178,7 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], recorder: Trace, loo
 
 
 def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
-    """Find what stands for a unit's output before the first step: what the same place in the code reads first."""
+    """Find the initial values of units that are read a step later: what the same place in the code reads first."""
     time = {unit.id: unit.time for unit in units}
     firsts: dict[str, set[str]] = {}
     for unit in units:
@@ -195,9 +195,9 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
 
 
 def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder: Trace) -> list[GraphGroup]:
-    """Make groups for attentions, and for layers that follow one another, outermost first.
+    """Make groups for attentions and for the layers of a stack, outermost first.
 
-    What is read from the step before is in the innermost group that holds all of its readers.
+    A node of the previous step is in the groups that contain all of its readers.
     """
     groups = dict[tuple[str, str], list[str]]()
     for node in nodes:
@@ -207,7 +207,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
             if name != node.module or node.kind in ("operation", "stage", "learned"):
                 groups.setdefault((node.side, name), []).append(node.name)
     frames = dict[str, GraphGroup]()
-    framed: set[tuple[str, ...]] = set()  # a frame around another's boxes alone is none
+    framed: set[tuple[str, ...]] = set()  # to avoid a second frame around the same boxes
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
@@ -225,7 +225,7 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
 
 
 def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
-    """Return whether no path leaves some boxes and comes back, so that a frame can stand around them."""
+    """Return whether no path leaves some boxes and returns to them, so that a frame can enclose them."""
     outside, queue = set[str](), list(members)
     while queue:
         here = queue.pop()
@@ -236,7 +236,7 @@ def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
 
 
 def enclosing(name: str, recorder: Trace) -> list[str]:
-    """List the modules around a name that are drawn as a frame, outermost first."""
+    """List the modules that contain a module, or are it, and are drawn as frames, outermost first."""
     parts = name.split(".")
     paths: list[str] = []
     for count in range(1, len(parts) + 1 if name else 0):
@@ -250,10 +250,10 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
             paths.append(path)
         elif isinstance(parent, nn.Sequential) or isinstance(module, nn.Sequential):
             if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):
-                continue  # a row of layers, each of which has a frame
+                continue  # a sequence of layers, each of which has its own frame
             paths.append(path)
         elif not inside and not isinstance(module, Attention) and not type(module).__module__.startswith("regard."):
-            paths.append(path)  # of another package: everything inside it is framed
+            paths.append(path)  # modules of other packages are always framed
     return paths
 
 
@@ -261,9 +261,9 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
 
 
 def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) -> None:
-    """Replace each operation that runs once for every layer by a unit for each layer.
+    """Replace each operation that runs once for every layer by one unit per layer.
 
-    Each of its calls reads the modules of one layer alone, a different layer each time.
+    Such an operation reads modules of only one layer in each call, and of a different layer in every call.
     """
 
     def number_in_list(unit: Unit) -> str | None:
@@ -294,7 +294,7 @@ def split_layer_loops(units: dict[str, Unit], modules: Mapping[str, nn.Module]) 
 
 
 def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
-    """Fold each row of identical layers into one with a count; `lists` has the keys of each list of modules."""
+    """Fold consecutive identical layers into one with a count; `lists` has the keys of each list of modules."""
     inner_first = sorted(lists, key=lambda name: -name.count("."))
     for name, side in product(inner_first, ("encoder", "decoder")):
         paths = {key: f"{name}.{key}".removeprefix(".") for key in lists[name]}
@@ -324,12 +324,12 @@ def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: 
         if any(getattr(a, key) != getattr(b, key) for key in COMPARED):
             return False
         within = ((node.name, f"{name}.{key}".removeprefix(".")) for node, key in ((a, one), (b, other)))
-        # Without the layer's own name, and the number that tells a node from others in the graph.
+        # Compare names without the layer's own name and without the number that makes them unique.
         if len({re.sub(r" \d+$", "", inner.removeprefix(layer)) for inner, layer in within}) > 1:
             return False
     if read_by(graph, members, one) != read_by(graph, members, other):
         return False
-    # One layer reads the one before it, or stands beside it and reads what all of them read.
+    # The second layer reads the first, or the layers are parallel and read the same nodes.
     names = {node.name for node in second}
     outside = {edge.source for edge in graph.edges if edge.target in names} - names
     reads_first = any(node.name in outside for node in first)
@@ -337,7 +337,7 @@ def is_alike(graph: Graph, name: str, members: dict[str, list[GraphNode]], one: 
 
 
 def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) -> bool:
-    """Return whether several of some layers read a node outside them."""
+    """Return whether a node is outside some layers and more than one of them reads it."""
     if any(node.name == source for nodes in members.values() for node in nodes):
         return False
     readers = {edge.target for edge in graph.edges if edge.source == source}
@@ -345,7 +345,7 @@ def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str) ->
 
 
 def read_by(graph: Graph, members: dict[str, list[GraphNode]], key: str) -> list[tuple[int, tuple[str, ...]]]:
-    """List what each box of a layer reads: the layer's own boxes by number, those outside it unnamed."""
+    """List the boxes that each box of a layer reads: inner boxes by number, common ones by name, others unnamed."""
     index = {node.name: number for number, node in enumerate(members[key])}
     reads: dict[int, list[str]] = {}
     for edge in graph.edges:
@@ -356,21 +356,21 @@ def read_by(graph: Graph, members: dict[str, list[GraphNode]], key: str) -> list
 
 
 def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[str], side: str) -> Graph:
-    """Keep the first of several identical layers; whatever read the last one now reads the first."""
+    """Keep only the first of several identical layers; boxes that read another one now read the first."""
     target = {node.name: first.name for part in parts[1:] for node, first in zip(part, parts[0], strict=True)}
     first_names = {node.name for node in parts[0]}
     order = {node.name: number for number, node in enumerate(graph.nodes)}
     edges = dict[GraphEdge, None]()
     for edge in graph.edges:
         source, to = target.get(edge.source, edge.source), target.get(edge.target, edge.target)
-        if order[source] < order[to]:  # an edge from one layer to the next goes nowhere now
+        if order[source] < order[to]:  # drop edges from one layer to the next, which would go backwards
             edges[GraphEdge(source, to)] = None
     twins = {first.name: [part[number] for part in parts[1:]] for number, first in enumerate(parts[0])}
     nodes = []
     for node in graph.nodes:
         if node.name in first_names:
             others = tuple(name for twin in twins[node.name] for name in (*twin.modules, *twin.folded))
-            symbol = node.layer_symbol.partition("‖")[0]  # it holds for all of them
+            symbol = node.layer_symbol.partition("‖")[0]  # the symbol that holds for all layers
             nodes.append(replace(node, symbol=symbol, count=node.count * len(parts), folded=(*node.folded, *others)))
         elif node.name not in target:
             nodes.append(node)
@@ -391,9 +391,9 @@ def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[st
 
 @torch.no_grad()
 def run_tiny(model: Model, source: Source | None = None, target: Tokens | None = None) -> Trace:
-    """Trace a pass over a source and a target; where none is given, over a small one of the kind that the model reads.
+    """Trace a pass over a source and a target, by default over small random ones of the type that the model reads.
 
-    Sizes are numbers that no parameter has, so that a batch or a length is known by its size wherever it stands.
+    The sizes of the batch and the lengths occur in no parameter's shape, so that they identify an axis everywhere.
     """
     config = getattr(model, "config", None)
     used = {size for parameter in model.parameters() for size in parameter.shape}
@@ -404,7 +404,7 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
     if source is None:
         source = make_source(model, letters, sizes)
     classifies = type(model).decode is Model.decode or not getattr(config, "writes", True)
-    # What may be either, and writes, reads no source unless it says so.
+    # A kind whose configuration has `writes` reads a source only if it classifies or has `reads_source` set.
     alone = hasattr(config, "writes") and not classifies and not getattr(config, "reads_source", False)
     if target is None and not classifies:
         rows = len(source.lengths)
@@ -434,7 +434,7 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
 
 
 def make_source(model: Model, letters: Iterator[int], sizes: dict[str, int]) -> Source:
-    """Make a small source of what the kind reads, of unequal lengths, so that there is padding."""
+    """Make a small random source of the type that the kind reads, with unequal lengths so that there is padding."""
     rows = sizes["b"] = next(letters)
     kind = kind_of(model)
     reads = "text" if kind is None else kind.reads
@@ -449,12 +449,12 @@ def make_source(model: Model, letters: Iterator[int], sizes: dict[str, int]) -> 
         sizes["s"] = int(counts.sum())
         return Documents(make_tokens(model, sizes["s"], sizes["w"]), counts.to(next(model.parameters()).device))
     known = [length for each in model.modules() if isinstance(length := getattr(each, "length", None), int)]
-    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], *known)  # a location score knows so many positions
+    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], *known)  # a location score has a fixed length
     return make_tokens(model, rows, sizes["m"])
 
 
 def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
-    """Make rows of tokens that every vocabulary of the model has, the last row one shorter."""
+    """Make rows of random tokens that are in every vocabulary of the model; the last row is one token shorter."""
     vocabulary = min((each.num_embeddings for each in model.modules() if isinstance(each, nn.Embedding)), default=4)
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
@@ -468,19 +468,19 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
 
 
 def layer_symbol_of(unit: Unit, recorder: Trace) -> str:
-    """Return the symbol that a kind's paper has for a unit's result, with ℓ for its layer; empty where none has one."""
+    """Return the paper's symbol for a unit's output, with ℓ for its layer; empty if there is none."""
     text = description(unit, recorder)
     return next((symbol for pattern, symbol in (*own_symbols(recorder), *GENERAL) if re.search(pattern, text)), "")
 
 
 def own_symbols(recorder: Trace) -> Iterator[tuple[str, str]]:
-    """List the patterns and symbols of the paper that a model comes from."""
+    """Yield the patterns and symbols of the model's paper."""
     notation: Notation | None = getattr(recorder.model, "notation", None)
     return chain.from_iterable(table.items() for table in notation.boxes) if notation is not None else iter(())
 
 
 def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
-    """Return a unit's layer in its stack, from 1, and the number of layers; a unit in no layer is above the top one."""
+    """Return a unit's layer in its stack, from 1, and the number of layers; the top layer for a unit in no layer."""
     if unit.layer is not None:
         return unit.layer
     parts = unit.module.split(".")
@@ -493,7 +493,7 @@ def layer_of(unit: Unit, recorder: Trace) -> tuple[int, int]:
 
 
 def number_layer(symbol: str, layer: int, layers: int) -> str:
-    """Replace ℓ in a symbol by its layer: nothing for the top one, and x_t for what the first reads."""
+    """Replace ℓ in a symbol by its layer: nothing for the top layer, and x_t for the first layer's input."""
     below, _, top = symbol.partition("‖")
     symbol = top if top and layer == layers else below
     symbol = symbol.replace("h^{(ℓ−1)}_t", "x_t" if layer == 1 else f"h^{{({layer - 1})}}_t")
@@ -502,7 +502,7 @@ def number_layer(symbol: str, layer: int, layers: int) -> str:
 
 
 def description(unit: Unit, recorder: Trace) -> str:
-    """Describe a unit for patterns: side, module, operation, and a number where the module has several."""
+    """Describe a unit for patterns: side, module, operation, and a number if the module has several such units."""
     if unit.kind == "input":
         return f"{unit.phase}:input {unit.operation}"
     if unit.kind == "learned":
@@ -535,7 +535,7 @@ def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Modu
         return label
     assert module is not None
     if isinstance(module, Layer) and unit.shape and unit.shape[-1] != module.size:
-        return "linear"  # its matrices alone: the gates come after
+        return "linear"  # only its input projection; the gates are computed later
     parent, _, key = unit.module.rpartition(".")
     projects = isinstance(module, ProjectionRows | SlicedProjection)
     if (projects or isinstance(modules.get(parent), Heads | GridSelfAttention)) and key in WORDS["projections"]:

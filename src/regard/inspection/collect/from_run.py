@@ -1,19 +1,19 @@
-"""Collecting an exhibit from a run: a search, then one teacher-forced pass under `watch`, for a model of any kind.
+"""An exhibit from a run: a search, then one teacher-forced pass under `watch`, for a model of any kind.
 
 from regard import load, inspection
 exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
 inspection.page(exhibit).save("look.html")
 
-Ablation says how likely the output is when one head is silenced, for every head of every attention. A silenced head's
-slice of what the heads give is zero before the output projection; of an attention without heads the context is zero.
-Every row of a batch has another head silenced, so that many heads are tried in one pass.
+Ablation measures the log-probability of the output with one head silenced, for every head of every attention. A
+silenced head's slice is zero before the output projection; for an attention without heads, the context is zero. Each
+row of a batch silences another head, so that one pass tries many heads.
 
-A view is an attention of the pass, with its weights, entropy, windows and picks, and a title in words. The numbers
-behind it are q, k and v of every head, the mask, and all else that its weights are computed from. A page holds them in
-half precision and computes any row of any head from them, without the model.
+A view is an attention of the pass, with its weights, entropy, windows and picks, and a title in words. Its numbers are
+q, k and v of every head, the mask, and all other inputs of the weights. A page stores them in half precision and
+computes any row of any head from them, without the model.
 """
 
-# r rows, a silenced head each · b rows of a batch: sentences of a document, otherwise one · h heads
+# r rows, each with a silenced head · b batch rows: sentences of a document, otherwise one · h heads
 # n rows or positions · m columns · s sentences · d width
 from collections import Counter
 from collections.abc import Sequence
@@ -62,14 +62,14 @@ from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import KINDS, Documents, Model, kinds
 from regard.tasks import ForcedExample, Item, TrainedRun
 
-BUDGET = 2048  # positions of a batch, source and target
+BUDGET = 2048  # maximum number of positions in a batch, source and target together
 SCORES: dict[type[Score], str] = {
     General: "general qᵀWk",
     Additive: "additive vᵀtanh(Wq + Uk + b)",
     Cosine: "cosine β cos(q, k)",
     Location: "location Wq",
 }
-Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
+Rows = Sequence[tuple[int | slice, int]]  # (row, head): the head to silence in a row or in several rows
 
 
 @torch.no_grad()
@@ -85,12 +85,12 @@ def exhibit_of(
     dependencies: ParsedTree | None = None,
     **options: Any,
 ) -> Exhibit:
-    """Collect everything that a page shows of one item: a text or, for a run that reads pictures, a file or its pixels.
+    """Collect all data that a page shows of one item: a text or, for a run that reads pictures, a file or its pixels.
 
-    The output is what the search finds that `options` ask for, such as beam=5, and its `tree` is kept; or it is
-    `target`, a text or a label. `walk` takes one word through its attention in numbers, `Which(…)` says which
-    one; `ablate` silences every head; `graph` draws what runs in the model; `dependencies` is the tree of the text's
-    words, as `read_trees` reads it.
+    The output is `target`, a text or a label, or the result of a search with `options` such as beam=5; `tree` keeps the
+    search tree. `walk` includes all numbers of one word, which `Which(…)` chooses. `ablate` measures the effect of
+    silencing each head. `graph` includes the model's computational graph. `dependencies` is the dependency tree of the
+    text, as read by `read_trees`.
     """
     forced = force(run, item, target=target, tree=tree, **options)
     kind, task, model = run.settings.kind, run.settings.task, first_model(run.model)
@@ -98,7 +98,7 @@ def exhibit_of(
     views = views_of(forward, kind)
     aligned, head, offset = alignment_of(run, views)
     which = Which() if isinstance(walk, bool) else walk
-    if which.view is None and aligned is not None:  # what lines are drawn from
+    if which.view is None and aligned is not None:  # walk through the view with which the page opens
         which = replace(which, view=aligned, head=head if which.head is None else which.head)
     return Exhibit(
         kind=kind,
@@ -123,7 +123,7 @@ def exhibit_of(
 
 
 def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
-    """Choose the view, head and offset nearest to an alignment; None without an attention to the source."""
+    """Choose the view, head and offset nearest to an alignment; the view is None without attention to the source."""
     heads_of = {view.name: len(view.weights) for view in views if view.role == "cross"}
     if not heads_of.keys() & set(first_model(run.model).cross_attentions):
         return None, None, 0
@@ -141,7 +141,7 @@ def alignment_of(run: TrainedRun, views: Sequence[View]) -> tuple[str | None, in
 
 @torch.no_grad()
 def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
-    """Measure how much each head contributes, for a forced output and its views."""
+    """Measure how the log-probability of a forced output changes with each head of its views silenced."""
     if model.points:
         raise ArgumentError("ablate: a pointer network cannot be ablated, because its attention is its output")
     if not views:
@@ -169,7 +169,7 @@ def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> A
 
 
 def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
-    """Format the changes as a text table, a view per row and a head per column."""
+    """Format the changes as a text table with a row per view and a column per head."""
     most = max(map(len, ablation.changes.values()))
     titles = {view.name: view.title for view in views}
     width = max(len(titles[name]) for name in ablation.changes)
@@ -181,7 +181,7 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
 
 
 def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
-    """Replace a head's output by zeros, in its row of `count`."""
+    """Register a hook that zeroes heads' outputs, given as (row, head), in a batch of `count` copies of an example."""
     if isinstance(module, Heads):
         width = module.value_size // module.heads
 
@@ -211,25 +211,25 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
 
 @torch.no_grad()
 def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
-    """List a view of every attention that was called, in the order of the calls."""
+    """Return a view of every attention that was called, in the order of the calls."""
     layers, views = Counter[str](), list[View]()
     sizes = {name: len(side.pieces) for name, side in forward.sides.items()}
     for name in forward.looks:
         look, weights = forward.looks[name], weights_of(forward, name)
         title = title_of(name, kind, forward.forced, weights.shape[1])
-        # What a model of one's own attends to may be something that nobody else knows: such sides are numbers.
+        # A user's own model may attend to unknown things; the positions of such sides are numbered.
         rows, columns = sizes.get(title.rows, -1), sizes.get(title.columns, -1)
         if rows != weights.shape[1] or not columns - 1 <= weights.shape[2] <= columns:
             numbered = title.rows if rows == weights.shape[1] else f"{name}: rows"
             title = kinds.Title(name, "memory", numbered, f"{name}: columns")
         entropy = look.entropy
-        if entropy is not None and forward.by_sentence(name):  # a row of the batch is a sentence: the mean over them
+        if entropy is not None and forward.by_sentence(name):  # average over sentences, which are batch rows
             entropy = entropy.float().mean().reshape(1, 1)
         module, call = forward.looks.modules[name], forward.looks.calls[name][0]
         span = next((each for each in (*call.args, *call.kwargs.values()) if isinstance(each, Span)), None)
         own = module.span if isinstance(module, Attention) else None
         if title.columns in forward.sides:
-            # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
+            # A growing tape has one column less than there are words, because no step reads the last entry.
             weights = F.pad(weights, (0, sizes[title.columns] - weights.shape[-1]))
         views.append(
             View(
@@ -252,12 +252,12 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
 
 
 def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
-    """Return the weights of the only row of the batch."""
+    """Return an attention's weights in the only example of the batch."""
     look, source = forward.looks[name], forward.forced.source
     weights = look.weights.float().cpu()
     if look.grid == "both":
         weights = weights.flatten(-2).flatten(-3, -2)
-    if forward.by_sentence(name):  # side by side
+    if forward.by_sentence(name):  # concatenate the sentences' weights
         assert isinstance(source, Documents)
         lengths = source.words.lengths.tolist()
         return torch.cat([row[0, :length] for row, length in zip(weights, lengths, strict=True)])[None, None]
@@ -265,7 +265,7 @@ def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
 
 
 def heads_first(numbers: Tensor | None) -> Num[Tensor, "h n"] | None:
-    """Return [b (h) n] of one row, with its heads; what is no whole number in float32."""
+    """Return the first batch row of [b (h) n] with a head axis; floating-point numbers as float32."""
     if numbers is None:
         return None
     row = (numbers[0] if numbers.ndim == 3 else numbers[:1]).cpu()
@@ -276,7 +276,7 @@ def heads_first(numbers: Tensor | None) -> Num[Tensor, "h n"] | None:
 
 
 def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> kinds.Title:
-    """Return the title of an attention of a model of some kind, in an example where it had so many queries."""
+    """Return the title of an attention, given the model's kind, the example and the number of queries."""
     own = KINDS[kind].titles
     if name in own:
         return own[name]
@@ -326,7 +326,7 @@ def windows(*spans: Span | None) -> list[Monotonic | Predictive]:
 
 
 def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
-    """Return the numbers that a view's weights are computed from; None where it is no attention over known keys."""
+    """Return the numbers from which a view's weights are computed; None for attention of an unknown class."""
     if view.name in MEMORY_VIEWS:
         return memory_numbers(forward.head_steps, view.name, view.weights.shape[1])
     module, records = forward.looks.modules[view.name], forward.looks.calls[view.name]
@@ -344,9 +344,9 @@ def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
 def joined_numbers(
     calls: Sequence[ResolvedCall], columns: int, formulas: dict[str, str], lengths: Sequence[int] | None = None
 ) -> Numbers:
-    """Collect the numbers of one call, or of calls that follow one another, as in a recurrent decoder.
+    """Collect the numbers of one call, or of consecutive calls, as in a recurrent decoder.
 
-    With `lengths` they are those of a learned query that looks at each sentence by itself, with the keys side by side.
+    With `lengths`, a learned query attends to each sentence separately, and the sentences' keys are concatenated.
     """
     first = calls[0].call
 
@@ -355,7 +355,7 @@ def joined_numbers(
         return torch.cat([calls[0].row(tensor, at)[:, :length] for at, length in enumerate(lengths)], 1)
 
     def table(tensors: Sequence[Tensor | None], default: float = 0.0) -> Float[Tensor, "h n m"] | None:
-        """Stack the tables of all calls, zeros for keys that a call lacks; the default stands for None among others."""
+        """Stack the tables of all calls, padded with zeros; a None among them becomes a table of `default`."""
         if all(tensor is None for tensor in tensors):
             return None
         if lengths is not None and tensors[0] is not None:
@@ -379,11 +379,11 @@ def joined_numbers(
     alike = keys is not None and all((each.call.score, each.call.scale) == (first.score, first.scale) for each in calls)
     form = {"bilinear": "dot", "additive": "additive"}.get(first.score, "stored") if alike else "stored"
     projected, vector = form != "stored", first.vector if form == "additive" else None
-    if vector is not None:  # a row per head, or one for all
+    if vector is not None:  # one row per head, or one for all heads
         vector = vector.reshape(-1, vector.shape[-1]).float().cpu()
     softmax = all(each.call.weighting == "softmax" and each.look.picked is None for each in calls)
     masks = [each.call.limits.mask() if lengths is None else None for each in calls]
-    if lengths is None and any(each.look.weights.shape[-1] < columns for each in calls):  # a tape that grows
+    if lengths is None and any(each.look.weights.shape[-1] < columns for each in calls):  # a growing tape
         masks = [torch.ones(1) if mask is None else mask for mask in masks]
     mask = table(masks, 1.0)
     return Numbers(
@@ -407,12 +407,12 @@ def joined_numbers(
 def shared_keys(
     calls: Sequence[ResolvedCall], tensors: Sequence[Float[Tensor, "h _ c"]], columns: int
 ) -> Float[Tensor, "h m c"] | None:
-    """Return the keys of the longest call, if those of every other call are a prefix of them; else None."""
+    """Return the keys of the longest call if the keys of every other call are a prefix of them; otherwise None."""
     last = max(reversed(tensors), key=lambda each: each.shape[1])
     for resolved, tensor in zip(calls, tensors, strict=True):
-        has_weight = resolved.row(resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
+        has_weight = resolved.row(resolved.look.weights).ne(0).any(1)  # [h m]; all False for an empty tape
         beginning = last[:, : tensor.shape[1]]
-        # Projected in a batch of another size, the same numbers may differ in their last digit.
+        # The same projection in a batch of another size may differ in the last digit.
         if not torch.allclose(tensor[has_weight], beginning[has_weight], rtol=1e-4, atol=1e-6):
             return None
     return F.pad(last, (0, 0, 0, columns - last.shape[1]))

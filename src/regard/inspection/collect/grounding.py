@@ -1,7 +1,7 @@
-"""What words count in many items, without an exhibit: places that captions look at, and words that labels hang on.
+"""Attention over many items without exhibits: the places that a caption's words attend to, and a document's weights.
 
-A captioner is teacher forced. On drawn scenes it is known which shape a word speaks of, and so how often the look is
-right. A document's words and sentences have the weights of a `han` model.
+A captioning model is teacher forced. In drawn scenes it is known which shape a word describes, so that the share of
+words that attend to their shape can be measured. A `han` model gives the weights of a document's words and sentences.
 """
 
 # b pictures · n pieces · i words · y x rows and columns of the grid · h w height and width of a picture
@@ -19,7 +19,7 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import merge
 from regard.models import Model, Pictures, Tokens
 
-ROWS = 64  # pictures of a batch
+ROWS = 64  # pictures in a batch
 Box = tuple[int, int, int, int]
 
 
@@ -27,17 +27,17 @@ Box = tuple[int, int, int, int]
 def attention_maps(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> list[Float[Tensor, "i y x"]]:
-    """Return how much each word of a picture's caption looked at each place of the grid: the mean over the heads.
+    """Return the weight of each word of a picture's caption on each place of the grid, averaged over heads.
 
-    Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
-    writes it.
+    The weights are of the last but one cross-attention of more than three, otherwise of the last. Words are those of
+    the text as the tokenizer writes it.
     """
     maps = list[Tensor]()
     for ids, look, grid in watch_captions(model, tokenizer, pixels, texts):
         weights = look.weights
         weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
         for each, rows in zip(ids, weights, strict=True):
-            # What was looked at when a piece was written is the row of the piece before it.
+            # The weights with which a piece is written are in the row of the piece before it.
             words = merge(rows[: len(each)], tokenizer.words(each), list(range(rows.shape[-1])))
             maps.append(words.unflatten(-1, grid))
     return maps
@@ -46,7 +46,7 @@ def attention_maps(
 def watch_captions(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
-    """Return the pieces of pictures' captions, the look of every piece, and the grid, some pictures at a time."""
+    """Yield, batch by batch, the token numbers of captions, the `Look` of the cross-attention, and the grid's size."""
     device = next(model.parameters()).device
     if not model.cross_attentions:
         raise ArgumentError("model: no attention in it, expected a model that looks at places of the picture")
@@ -69,15 +69,15 @@ def watch_captions(
 
 @dataclass(frozen=True)
 class Grounding:
-    """The share of words that looked at the shape they speak of."""
+    """The share of words that attend to the shape that they describe."""
 
-    words: int  # that speak of a shape
+    words: int  # number of words that describe a shape
     right: int
-    chance: float  # how often a look at any place at all would be right
+    chance: float  # the expected share for random places
 
     @property
     def share(self) -> float:
-        """Return the share of right words, 0 to 1."""
+        """Return the share of correct words, 0 to 1."""
         return self.right / self.words if self.words else 0.0
 
     def __str__(self) -> str:
@@ -85,10 +85,10 @@ class Grounding:
 
 
 def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[PicturedExample]) -> Grounding:
-    """Measure whether the place that a size, colour or kind of shape looked at most lies on the shape it speaks of.
+    """Measure how often the largest weight of a word for a size, colour or kind of shape is on the shape it describes.
 
-    It does where the middle of the place is within the shape's box, grown by half a place on every side: so far may a
-    shape reach into a place whose middle it does not cover. The words are those of the scenes' own captions.
+    A place is on a shape if its centre is within the shape's box, enlarged by half a place on every side, because a
+    shape can reach into a place without covering its centre. The words are those of the scenes' own captions.
     """
     pixels = torch.stack([torch.from_numpy(each.picture()).movedim(-1, 0) for each in examples])
     words = right = 0
@@ -106,7 +106,7 @@ def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[PicturedExa
 
 
 def on_box(box: Box, grid: tuple[int, int], side: int) -> Tensor:
-    """Mark which places [y x] of a grid over a picture lie on a box, by the rule above."""
+    """Return a mask [y x] of the places of a grid that are on a box, by the rule of `grounding`."""
     left, top, right, bottom = box
     (down, across), (height, width) = (torch.arange(size) for size in grid), (side / size for size in grid)
     rows, columns = (down + 0.5) * height, (across + 0.5) * width
@@ -120,7 +120,7 @@ def on_box(box: Box, grid: tuple[int, int], side: int) -> Tensor:
 
 @dataclass(frozen=True)
 class WeighedSentence:
-    """A sentence, its weight in the document, and the weights of its words; both sum to one."""
+    """A sentence with its weight in the document and the weights of its words; both kinds of weights sum to one."""
 
     words: list[str]
     weights: list[float]
@@ -135,9 +135,9 @@ class WeighedSentence:
 def weigh(
     model: Model, tokenizer: Tokenizer, data: DataSettings, texts: Sequence[str], splitter: Splitter | None = None
 ) -> list[list[WeighedSentence]]:
-    """Return the sentences of each text with the weights of a `han` model; a text without words has none.
+    """Return the sentences of each text with the weights of a `han` model; a text without words has no sentences.
 
-    A word's weight is that of its pieces together. Texts are read one by one, as they may be of any length.
+    A word's weight is the sum of its pieces' weights. Texts are processed one by one because they may be of any length.
     """
     rows, _ = document_texts.encode_documents(texts, tokenizer, data, document_texts.splitter_of(data, splitter))
     device = next(model.parameters()).device

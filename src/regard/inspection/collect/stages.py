@@ -1,6 +1,6 @@
-"""The stages inside an attention: by name and shape for a graph, and of one query in numbers for a walk.
+"""The stages inside an attention: their names and shapes for a graph, the numbers of one query for a walk.
 
-They come from its own score, span and weighting: x, q, k, e, ÷ √d, the mask, a, Σ a v, concatenation.
+They follow from the attention's own score, span and weighting: x, q, k, e, ÷ √d, mask, a, Σ a v, concatenation.
 """
 
 # b rows of a batch: sentences of a document, otherwise one · m keys · d width · c any width
@@ -45,7 +45,7 @@ from regard.inspection.collect.exhibit import Stage
 from regard.inspection.collect.forward_pass import ForwardPass, Recording
 from regard.kernels import Call
 
-INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
+INPUT, ATTENTION = "The input", "Scores, weights, sum"  # headings of stages
 FORMULAS: dict[type[Score], str] = {
     Dot: "q_i · k_j",
     General: "q_iᵀ W k_j",
@@ -53,7 +53,7 @@ FORMULAS: dict[type[Score], str] = {
     Cosine: "β cos(q_i, k_j)",
     Location: "(W q_i)_j",
 }
-SPANS: dict[type[Span], str] = {  # what the library's own spans forbid or add; others are named by their class
+SPANS: dict[type[Span], str] = {  # what Regard's own spans mask or add; other spans appear by their class name
     Alibi: "ALiBi, by distance",
     Causal: "what comes later",
     Lengths: "padding",
@@ -71,23 +71,23 @@ class ResolvedCall:
     """A call of an attention with the tensors of each of its stages."""
 
     score: Score
-    query: Tensor | None  # before the score has transformed it; None where that is the same
+    query: Tensor | None  # before the score's projection; None if it was not recorded
     call: Call
     look: Look
     heads: bool
     learned: bool = False
     rotated: bool = False  # by rotary positions
-    memory: str = "x"  # what keys and values of heads are projected from: x itself, or a memory m
+    memory: str = "x"  # symbol of the input of `Heads`' keys and values: x itself, or a memory m
 
     def row(self, tensor: Tensor, number: int = 0) -> Float[Tensor, "h x c"]:
-        """Return what one row of the batch has of a tensor [*b (h) x c] of the call, with its heads."""
+        """Return one batch row of a tensor [*b (h) x c] of the call, with its heads."""
         full = tensor.expand(*self.look.weights.shape[:-2], *tensor.shape[-2:])
         full = full if self.heads else full.unsqueeze(-3)
         return full.reshape(-1, *full.shape[-3:])[number].float().cpu()
 
 
 def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
-    """Find the call that a row of a view belongs to, and its place among the call's queries."""
+    """Find the call that a view's row belongs to, and the row's index among the call's queries."""
     module = forward.looks.modules[name]
     for call in forward.looks.calls[name]:
         if isinstance(module, Attention) and module.query is not None:
@@ -102,7 +102,7 @@ def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, in
 
 
 def projections(recording: Recording, name: str) -> list[Tensor] | None:
-    """Return the heads' projections as the pass itself computed them; None where they were not recorded."""
+    """Return the recorded outputs of the heads' query, key and value projections; None if they were not recorded."""
     parts = [f"{name}.{part}" for part in ("query", "key", "value")]
     if any(len(recording.calls.get(part, ())) != 1 for part in parts):
         return None
@@ -112,7 +112,7 @@ def projections(recording: Recording, name: str) -> list[Tensor] | None:
 def resolve_call(
     module: nn.Module, record: call_records.CallRecord, projected: list[Tensor] | None = None
 ) -> ResolvedCall:
-    """Resolve a recorded call to the tensors that the attention works with; `projected` are the heads' q, k and v."""
+    """Compute the tensors that an attention uses in a recorded call; `projected` contains the heads' q, k and v."""
     if isinstance(module, Heads):
         arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
         x, positional = arguments["x"], (arguments.get("values"), arguments.get("span"), arguments.get("start", 0))
@@ -153,14 +153,14 @@ def resolve_call(
 
 
 def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
-    """Find the block that an attention is part of: its name, itself, and the part ("attention" or "cross")."""
+    """Return the name of an attention's block, the block, and the attention's part in it ("attention" or "cross")."""
     parent, _, part = name.rpartition(".")
     block = forward.model.get_submodule(parent)
     return (parent, block, part) if isinstance(block, Block) else None
 
 
 def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
-    """List the attention's input: x and, for heads with rotary positions, its projections before they are rotated."""
+    """List the stages of the attention's input: x and, with rotary positions, the projections before the rotation."""
     module = forward.looks.modules[name]
     if isinstance(module, GridSelfAttention):
         features = forward.recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
@@ -215,18 +215,18 @@ class Slices:
     resolved: ResolvedCall
     head: int
     row: int
-    rows: tuple[Bool[Tensor, " m"], ...]  # of each row of the batch: the keys that have a name
+    rows: tuple[Bool[Tensor, " m"], ...]  # for each batch row: which keys have a name
 
     def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
-        """Slice [*b (h) n c] to one row of the batch and the head."""
+        """Return one batch row of the head from [*b (h) n c]."""
         return self.resolved.row(tensor, batched)[self.head]
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
-        """Return the part of a tensor that belongs to the walk's query."""
+        """Return the row of a tensor that belongs to the walk's query."""
         return self.part(tensor, 0)[self.row, None]
 
     def keys(self, tensor: Tensor) -> Float[Tensor, "m c"]:
-        """Return the parts of a tensor that belong to keys with a name."""
+        """Return the rows of a tensor that belong to keys with a name."""
         return torch.cat([self.part(tensor, each)[named] for each, named in enumerate(self.rows)])
 
     def weights(self, tensor: Tensor) -> Float[Tensor, "m 1"]:
@@ -247,11 +247,11 @@ def attention_stages(
     score = resolved.score.head_scores[head] if isinstance(resolved.score, PerHead) else resolved.score
     batch, count = look.weights.shape[0], look.weights.shape[-1]
     mask = call.limits.mask()
-    if mask is None:  # the keys that the query may look at
+    if mask is None:  # reach: the keys to which the query may attend
         reach = [torch.ones(count, dtype=torch.bool)] * batch
     else:
         reach = [resolved.row(mask.expand(look.weights.shape), each)[head, row] > 0 for each in range(batch)]
-    # Of several sentences in one batch the names stand one after the other, and padding has none.
+    # For several sentences in one batch, the names are concatenated, and padding has no name.
     slices = Slices(resolved, head, row, tuple(reach) if batch > 1 else (torch.ones(count, dtype=torch.bool),))
     names = tuple(columns) if batch > 1 else tuple(columns[:count])
     if not any(bool(each.any()) for each in reach):
@@ -285,7 +285,7 @@ def attention_stages(
 
 
 def rename(stages: Sequence[Stage], notation: Mapping[str, tuple[str, str]], exact: bool = True) -> list[Stage]:
-    """Rename the stages with the model's paper's formulas and words; a is no plain softmax where not `exact`."""
+    """Replace the stages' formulas and words by those of the model's paper; unless `exact`, a is no plain softmax."""
     named = list[Stage]()
     for stage in stages:
         formula, words = notation.get(stage.symbol, ("", ""))
@@ -311,9 +311,9 @@ def query_stage(resolved: ResolvedCall, score: Score, slices: Slices) -> Stage:
 
 
 def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tuple[str, ...]) -> list[Stage]:
-    """List k and e, by the formula of the score."""
+    """List the stages of k and e, by the score's formula."""
     call, scores = resolved.call, slices.weights(resolved.look.scores)
-    if type(score).compare not in (Score.compare, Additive.compare, Location.compare):  # one's own
+    if type(score).compare not in (Score.compare, Additive.compare, Location.compare):  # a user's own score
         words = f"scores: {type(score).__name__} of q and k"
         return [
             Stage("k", "every key, as the score projects it", slices.keys(call.keys), names),
@@ -353,15 +353,15 @@ def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tu
 
 @dataclass(frozen=True)
 class AttentionStage:
-    """One stage of a call: its inputs beside the stage before, the part whose parameters it uses, and words for it."""
+    """One stage of a call, with its inputs besides the previous stage and the part whose parameters it uses."""
 
     name: Name
     shape: tuple[int, ...]
     note: str = ""
     reads: tuple[Source, ...] = ()
     part: str = ""  # the attention's attribute: score, span or weighting
-    follows: bool = True  # it reads the stage before
-    pairs: bool = True  # its last axis counts keys, and is no width
+    follows: bool = True  # it reads the previous stage
+    pairs: bool = True  # its last axis counts keys and is not a width
 
 
 def stages_of(
@@ -373,7 +373,7 @@ def stages_of(
     heads: bool,
     context: tuple[int, ...],
 ) -> list[AttentionStage]:
-    """List the stages of one call, from its parts; shapes are those of the tensors that its look computes."""
+    """List the stages of one call by the attention's parts, with the shapes of the tensors in its `Look`."""
     look = attention.look_projected(projected_query, prepared, query, span, heads)
     pairs = tuple(look.scores.shape)
     score = attention.score.head_scores[0] if isinstance(attention.score, PerHead) else attention.score
@@ -391,7 +391,7 @@ def stages_of(
         limits = attention.resolve_call(projected_query, prepared, query, joined, heads).limits
         masked, biased, gated = (each is not None for each in (limits.mask(), limits.bias(), limits.gate()))
     if prepared.length is not None and not bool(prepared.length.any()):
-        masked = False  # there is nothing yet to look at, and nothing to choose from
+        masked = False  # there are no keys yet
     if biased:
         stages.append(AttentionStage("bias", pairs, list_words(parts, biases=True)))
     if masked:
@@ -407,7 +407,7 @@ def stages_of(
         own = ", ".join(type(part).__name__ for part in parts if type(part) not in SPANS)
         words = "exp(−(j − p_i)² / 2σ²)" if any(isinstance(part, Predictive) for part in parts) else own
         stages.append(AttentionStage("gate", tuple(look.weights.shape), words))
-    # Where the values are the identity, the sum is the weights themselves.
+    # If the values are the identity matrix, the sum equals the weights.
     values, width = prepared.values, prepared.values.shape[-1]
     pairs_of_keys = values.shape[-2] == width and bool(
         (values == torch.eye(width, dtype=values.dtype, device=values.device)).all()
@@ -421,7 +421,7 @@ def stages_of(
 
 
 def weighting_words(weighting: Weighting) -> str:
-    """Name a weighting."""
+    """Return the name of a weighting as displayed."""
     if isinstance(weighting, Softmax) and weighting.temperature != 1.0:
         return f"softmax, T = {weighting.temperature:g}"
     names = {"hard": "hard: one key", "gumbel": "Gumbel: one key", "plain": "the scores themselves"}
@@ -429,7 +429,7 @@ def weighting_words(weighting: Weighting) -> str:
 
 
 def list_words(parts: tuple[Span, ...], biases: bool) -> str:
-    """Describe what the spans of a call forbid, or what they add to scores."""
+    """Describe what the spans of a call mask or, with `biases`, add to the scores."""
     named = [part for part in parts if type(part) not in SPANS or isinstance(part, Alibi) is biases]
     words = (SPANS.get(type(part), type(part).__name__).format(radius=getattr(part, "radius", "")) for part in named)
     return ", ".join(dict.fromkeys(words))

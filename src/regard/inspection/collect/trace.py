@@ -1,8 +1,9 @@
-"""A trace of one pass through a model: which part ran, in which order, with which shapes, and whose output it read.
+"""A trace of one pass through a model: the parts that ran, in order, with their shapes and the outputs that they read.
 
-Every torch function that is called passes through a `TorchFunctionMode`. The modules on Python's stack say whose it is,
-whatever method they were called by, and each tensor carries the units that it stems from, so that an edge is there if
-and only if numbers went along it. A hook on every module keeps models from faster code that passes their modules by.
+Every call of a torch function passes through a `TorchFunctionMode`. The modules on Python's stack determine the part
+that a call belongs to, in whichever method it occurs. The trace maps each tensor to the units that it stems from, so
+that there is an edge if and only if numbers passed along it. A hook on every module prevents models from taking fast
+paths that bypass their modules.
 """
 
 import math
@@ -27,7 +28,7 @@ Phase = Literal["encoder", "decoder"]
 UnitKind = Literal["input", "learned", "module", "operation", "stage"]
 Shape = tuple[int, ...]
 # fmt: off
-# They move numbers about, or say where numbers are, and compute none.
+# Functions that move numbers or query their layout, but compute none.
 STRUCTURAL = {
     "__getitem__", "__setitem__", "__get__", "__len__", "__contains__", "__bool__", "__reversed__", "__iter__",
     "view", "view_as", "reshape", "reshape_as", "transpose", "swapaxes", "permute", "movedim", "unbind", "chunk",
@@ -43,14 +44,14 @@ STRUCTURAL = {
 CREATORS = {
     "new_zeros", "new_full", "new_ones", "new_empty", "new_tensor", "zeros_like", "ones_like", "empty_like",
     "full_like",
-}  # of their argument they take the dtype, the device or the shape
+}  # they take only dtype, device or shape from their argument
 ELEMENTWISE = {
     "add", "sub", "rsub", "mul", "div", "true_divide", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__",
     "__isub__", "__mul__", "__rmul__", "__imul__", "__truediv__", "__rtruediv__", "__itruediv__", "add_", "sub_",
     "mul_", "div_", "multiply",
 }
 # fmt: on
-FIRST_ALONE = {"to", "type_as", "view_as", "expand_as", "reshape_as"}  # of the second they take dtype or shape
+FIRST_ALONE = {"to", "type_as", "view_as", "expand_as", "reshape_as"}  # the second argument gives only dtype or shape
 SKIPPED = (nn.Identity, nn.Dropout, Dropout)
 
 
@@ -77,20 +78,20 @@ class Unit:
 
     id: str
     kind: UnitKind
-    module: str  # its own dotted name; of an operation or a stage, that of the module that it belongs to
+    module: str  # the module's dotted name; for an operation or a stage, of the module that it belongs to
     operation: str  # a torch function, a function's name, a stage or a class
     phase: Phase
-    time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
+    time: int  # time of its last run: in a loop, all units are then in the order of one step
     shape: Shape = ()
     modules: dict[str, None] = field(default_factory=dict)  # all modules whose parameters it uses, in order
-    reads: list[set[Output]] = field(default_factory=list)  # what it reads, call by call
+    reads: list[set[Output]] = field(default_factory=list)  # the outputs that each call reads
     note: str = ""
     last_shape: Shape = ()  # in its last call
     pairs: bool = False  # its last axis counts keys
-    times: list[int] = field(default_factory=list, repr=False)  # when each of its calls ended
-    layer: tuple[int, int] | None = None  # the call of a loop over layers that it is, from 1, and how many there are
-    histories: set[str] = field(default_factory=set)  # units that it reads the outputs of several calls of, at once
-    # In the code: what each reads, in turn.
+    times: list[int] = field(default_factory=list, repr=False)  # end time of each call
+    layer: tuple[int, int] | None = None  # in a loop over layers: the layer's number, from 1, and the number of layers
+    histories: set[str] = field(default_factory=set)  # units of which it reads the outputs of several calls at once
+    # The outputs read at each place in the code, call by call.
     site_reads: dict[Any, list[set[Output]]] = field(default_factory=dict, repr=False)
     sites: set[Any] = field(default_factory=set, repr=False)
     frame: FrameType | None = field(default=None, repr=False)
@@ -102,12 +103,12 @@ class Unit:
 
     @property
     def units_read(self) -> set[str]:
-        """Return the units that it reads, in any of its calls."""
+        """Return the units that any of its calls reads."""
         return {each.unit for reads in self.reads for each in reads}
 
 
 def scalar_in(arguments: list[Any]) -> str | None:
-    """Find the number that a tensor is, say, multiplied by, where it is not 1; a root is written as a root."""
+    """Return the first number other than 0 and 1 among the positional arguments, as text; a root is written as √."""
     for value in arguments[0]:
         if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
             square = value * value
@@ -118,12 +119,12 @@ def scalar_in(arguments: list[Any]) -> str | None:
 
 
 def is_in_place(name: str, options: dict[str, Any]) -> bool:
-    """Return whether a torch function writes into a tensor that was there before."""
+    """Return whether a call of a torch function writes into an existing tensor."""
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in options
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """List the tensors in nested arguments."""
+    """Yield the tensors in nested arguments."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -139,12 +140,12 @@ def storage_of(tensor: Tensor) -> int:
 
 
 class Trace(TorchFunctionMode):
-    """A recorder of the units of a pass, while it is active."""
+    """A mode that records the units of a pass while it is active."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model, self.kind = model, kind_of(model)
-        self.sizes: dict[str, int] = {}  # of the pass, by the letters that stand for them
+        self.sizes: dict[str, int] = {}  # sizes in the pass, by letter
         self.units: dict[str, Unit] = {}
         self.phase: Phase = "encoder"
         self.modules = dict(model.named_modules())
@@ -154,13 +155,13 @@ class Trace(TorchFunctionMode):
             for key, parameter in module._parameters.items():
                 if parameter is not None:
                     self.owners.setdefault(id(parameter), []).append(Parameter(name, key))
-        self.origins: dict[int, tuple[Tensor, frozenset[Origin]]] = {}  # by tensor, which is kept alive with it
-        self.writes: dict[int, set[Origin]] = {}  # by storage: who wrote into it in place
-        self.parts: dict[int, tuple[int, list[frozenset[Origin]]]] = {}  # of stacked tensors: the dimension, each one's
+        self.origins: dict[int, tuple[Tensor, frozenset[Origin]]] = {}  # by id of the tensor, which is kept alive
+        self.writes: dict[int, set[Origin]] = {}  # by storage: origins of in-place writes
+        self.parts: dict[int, tuple[int, list[frozenset[Origin]]]] = {}  # results of stack: dimension, origins of parts
         self.root: CodeType | None = None
         self.time = 0
-        self.inside: list[set[Origin]] = []  # of attentions: the parameters that they use
-        self.outputs: dict[str, tuple[int, ...]] = {}  # what hooks see
+        self.inside: list[set[Origin]] = []  # for each attention that is running: the origins that it reads
+        self.outputs: dict[str, tuple[int, ...]] = {}  # shapes of outputs, from hooks
 
     # ---- where numbers come from
 
@@ -172,13 +173,13 @@ class Trace(TorchFunctionMode):
         return origins | self.writes.get(storage_of(tensor), frozenset())
 
     def add_input(self, name: str, tensor: Tensor, words: str) -> None:
-        """Name a tensor that comes from outside."""
+        """Register an input of the model as a unit."""
         unit = self.unit(f"input {name}", "input", "", words)
         unit.shape = tuple(tensor.shape)
         self.origins[id(tensor)] = (tensor, frozenset([Output(unit.id, 0)]))
 
     def unit(self, key: str, kind: UnitKind, module: str, operation: str) -> Unit:
-        """Return the unit of a key in this phase, or make it."""
+        """Return the unit of a key in this phase; create it if necessary."""
         name = f"{self.phase}:{key}"
         if name not in self.units:
             self.time += 1
@@ -188,14 +189,14 @@ class Trace(TorchFunctionMode):
     # ---- torch functions
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a torch function, and record it."""
+        """Run a torch function and record the call."""
         result = function(*args, **(kwargs or {}))
-        # The frames of this method and of the call into it are no one's.
+        # Skip this method's own frame.
         self.record(function, [args, kwargs or {}], result, sys._getframe(1))
         return result
 
     def record(self, function: Any, arguments: list[Any], result: Any, frame: FrameType) -> None:
-        """Record a call: whose it is, what it read, and that its results come from it."""
+        """Record a call: the unit that it belongs to, its inputs, and the origin of its results."""
         name = getattr(function, "__name__", str(function))
         outputs = list(tensors_in(result))
         if name == "__setitem__":
@@ -216,7 +217,7 @@ class Trace(TorchFunctionMode):
         in_place = is_in_place(name, arguments[1])
         for output in outputs:
             if not in_place and any(output is each for each in inputs):
-                continue  # it gave back what it was given
+                continue  # the function returned its argument
             if in_place:
                 self.writes.setdefault(storage_of(output), set()).update(merged)
             self.origins[id(output)] = (output, merged)
@@ -225,7 +226,7 @@ class Trace(TorchFunctionMode):
             self.parts[id(outputs[0])] = (dim % outputs[0].ndim, [self.origin(each) for each in arguments[0][0]])
 
     def select_part(self, name: str, arguments: list[Any]) -> frozenset[Origin] | None:
-        """Return the origin of one of several stacked tensors, where an index takes it out again."""
+        """Return the origin of one of several stacked tensors if an index selects it; otherwise None."""
         if name != "__getitem__" or id(arguments[0][0]) not in self.parts:
             return None
         dim, origins = self.parts[id(arguments[0][0])]
@@ -238,7 +239,7 @@ class Trace(TorchFunctionMode):
         self, name: str, arguments: list[Any], inputs: list[Tensor], merged: frozenset[Origin], outputs: list[Tensor],
         frame: FrameType,
     ) -> frozenset[Origin] | None:  # fmt: skip
-        """Return the origin of a call's results, the unit that it is part of; None where it is part of none."""
+        """Return the unit that a call belongs to, as the origin of its results; None if it belongs to none."""
         stack, frames, site, function = self.read_stack(frame)
         called, place = (None, site) if function is None else function
         parameters = {each for each in merged if isinstance(each, Parameter)}
@@ -246,7 +247,7 @@ class Trace(TorchFunctionMode):
         if box is not None:
             own = {each: owner for each in parameters if (owner := self.owner_within(each, box)) is not None}
             if name in STRUCTURAL or not outputs[0].is_floating_point():
-                return None  # numbers as they were, on their way to what the module computes
+                return None  # it only moves numbers that the module will use
             path = self.names[id(box)]
             unit = self.unit(path, "module", path, type(box).__name__)
             for owner in sorted(own.values()):
@@ -260,14 +261,14 @@ class Trace(TorchFunctionMode):
         if not merged or not outputs[0].is_floating_point() or isinstance(stack[0], Score | Span | Weighting):
             return None
         if any(isinstance(each, Attention) for each in stack):
-            return None  # a look beside the call, which is no part of the pass
+            return None  # it computes a Look, which is not part of the pass
         owner = self.names[id(stack[0])]
         key = f"{owner}/{place}"
         begun = self.units.get(f"{self.phase}:{key}")
-        inside = begun is not None and called is not None and begun.frame is called  # of a function that has begun
+        inside = begun is not None and called is not None and begun.frame is called  # the call continues a function
         if name in STRUCTURAL:
             if begun is not None and inside and begun.calls == 1 and merged == {Output(begun.id, 1)}:
-                begun.shape = tuple(outputs[0].shape)  # it may give back its numbers in this shape
+                begun.shape = tuple(outputs[0].shape)  # the function may return its result in this shape
             return None
         if not inside and not self.computes(name, arguments, inputs, merged):
             return None
@@ -278,20 +279,20 @@ class Trace(TorchFunctionMode):
         self.read(unit, (name, site), called, merged, again)
         if unit.calls == 1:
             in_place = called is not None and is_in_place(name, arguments[1])
-            # Of a view that was written into, that of the tensor that it is a view of.
+            # After a write into a view, use the shape of the view's base.
             whole = outputs[0]._base if in_place and outputs[0]._base is not None else outputs[0]
             unit.shape = tuple(whole.shape)
         return frozenset([Output(unit.id, unit.calls)])
 
     def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
-        """Add to a unit's inputs; `again` begins a further call."""
+        """Add inputs to a unit's current call; `again` begins a new call."""
         if not unit.reads or again:
             unit.reads.append(set())
             unit.times.append(0)
             unit.sites.clear()
         unit.frame = frame
         unit.sites.add(site)
-        # What it gave itself in this call is inside of it.
+        # An output of the unit in this same call is not an input.
         mine = (unit.id, unit.calls)
         reads = {self.output_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
@@ -305,7 +306,7 @@ class Trace(TorchFunctionMode):
             return origin
         path = f"{origin.module}.{origin.name}".removeprefix(".")
         for phase in ("encoder", "decoder"):
-            if f"{phase}:{path}" in self.units:  # both sides may read it
+            if f"{phase}:{path}" in self.units:  # both sides may read the same parameter
                 return Output(f"{phase}:{path}", 0)
         unit = self.unit(path, "learned", origin.module, origin.name)
         if not unit.shape:
@@ -320,8 +321,8 @@ class Trace(TorchFunctionMode):
     ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, tuple[FrameType, Any] | None]:
         """Return the model's modules on Python's stack, innermost first, their frames, and the place in the code.
 
-        With them comes the frame of the plain function that the innermost module calls, if there is one, and the place
-        that it was called from: what it does is one unit.
+        The last item is the frame of the plain function that the innermost module calls and the place of that call, if
+        there is one: all operations in such a function form one unit.
         """
         stack: list[nn.Module] = []
         frames: list[tuple[nn.Module, FrameType]] = []
@@ -345,7 +346,7 @@ class Trace(TorchFunctionMode):
         return stack or [self.model], frames, tuple(site), function
 
     def find_box(self, stack: list[nn.Module], inputs: list[Tensor]) -> nn.Module | None:
-        """Find the outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
+        """Find the outermost module on the stack that is drawn as one box, or the box whose parameters are used."""
         for module in reversed(stack):
             if is_box(module) or (isinstance(module, Score) and not self.is_part_of_attention(module)):
                 return module
@@ -353,19 +354,19 @@ class Trace(TorchFunctionMode):
         for tensor in inputs:
             origin = self.origin(tensor)
             owners = [each.module for each in origin if isinstance(each, Parameter)]
-            if len(owners) == len(origin):  # it is a parameter, or a part of one, and nothing else
+            if len(owners) == len(origin):  # the tensor stems from parameters only
                 for owner in owners:
                     if owner != inner and is_within(owner, inner):
                         return self.box_around(owner)
         return None
 
     def is_part_of_attention(self, score: Score) -> bool:
-        """Return whether a score belongs to an attention, whose stages show it."""
+        """Return whether a score belongs to an attention, which shows the score as a stage."""
         parts = self.names[id(score)].split(".")
         return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
 
     def box_around(self, name: str) -> nn.Module | None:
-        """Find the outermost one-box module around a module."""
+        """Find the outermost module around a module that is drawn as one box."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             module = self.modules[".".join(parts[:count])]
@@ -374,7 +375,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def owner_within(self, parameter: Parameter, box: nn.Module) -> str | None:
-        """Find the part of a module that owns this parameter, if any; rows shared by q, k and v belong to the user."""
+        """Find the part of a box that owns a parameter, if any; a projection shared by q, k and v belongs to each."""
         owners = self.owners[id(self.modules[parameter.module]._parameters[parameter.name])]
         shared = box.heads[0].projection if isinstance(box, ProjectionRows) else None
         for each in owners:
@@ -385,7 +386,7 @@ class Trace(TorchFunctionMode):
         return None
 
     def computes(self, name: str, arguments: list[Any], inputs: list[Tensor], merged: frozenset[Origin]) -> bool:
-        """Return whether an operation is worth a box: it computes, joins two sources, or has a number to show."""
+        """Return whether an operation gets a box: it computes, joins several sources, or applies a number."""
         if name in ("cat", "concat", "concatenate"):
             return len(arguments[0][0]) > 1
         if name not in ELEMENTWISE:
@@ -398,7 +399,7 @@ class Trace(TorchFunctionMode):
     # ---- attentions
 
     def attend(self, attention: Attention, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """Wrap an attention's `attend_projected`, so that it also records its stages."""
+        """Wrap an attention's `attend_projected` so that it also records its stages."""
         name = self.names[id(attention)]
 
         def attend_projected(
@@ -441,9 +442,9 @@ class Trace(TorchFunctionMode):
 
 @contextmanager
 def trace(model: nn.Module) -> Iterator[Trace]:
-    """Record what runs inside the block; the model is restored when it ends."""
+    """Record what a model computes inside the block; restore the model at its end."""
     recorder = Trace(model)
-    recorder.root = sys._getframe(2).f_code  # whoever opened the block
+    recorder.root = sys._getframe(2).f_code  # the code that opened the block
 
     def note(name: str, module: nn.Module, args: Any, output: Any) -> None:
         first = next(tensors_in(output), None)
@@ -467,7 +468,7 @@ def trace(model: nn.Module) -> Iterator[Trace]:
 
 
 def is_box(module: nn.Module) -> bool:
-    """Return whether a module is drawn as one box: a recurrent layer, torch's attention, or one without modules."""
+    """Return whether a module is drawn as one box: a recurrent layer, PyTorch's attention, or a leaf module."""
     if isinstance(module, Layer | nn.MultiheadAttention):
         return True
     if isinstance(module, (Attentive, Span, Weighting, *SKIPPED)):
@@ -478,11 +479,11 @@ def is_box(module: nn.Module) -> bool:
 
 
 def is_within(name: str, module: str) -> bool:
-    """Return whether a dotted name is a module's own or that of a part of it."""
+    """Return whether a dotted name is that of a module or of a part of it."""
     return name == module or not module or name.startswith(module + ".")
 
 
 def kind_of(model: nn.Module) -> Kind | None:
-    """Find the table row of a model's kind; None where it has none."""
+    """Find the row of a model's kind in `KINDS`; None if there is none."""
     config = getattr(model, "config", None)
     return next((kind for kind in KINDS.values() if type(config) is kind.config), None)

@@ -1,11 +1,11 @@
-"""A walk: one word from its input to the likeliest words, in the model's own numbers, with every stage between.
+"""The walk of one word: all intermediate numbers of a pass from the word's input to the likeliest words.
 
     exhibit_of(load("runs/demo"), "I ate pizza yesterday.", walk=Which("decoder.blocks.1.cross", head=0, row=2)).walk
 
-From the context to the word lie joined heads, add and norm, feed-forward, layers above, the likeliest words: all of it
-is what the modules made in the pass itself. A recurrent model's own words for it are its `notation`; its states and
-gates come with the walk, word by word: torch's layers give h alone, so that gates are computed again from the layer's
-weights and inputs.
+From the context, a walk continues with the concatenated heads, add and norm, the feed-forward net, the layers above and
+the likeliest words. All numbers are outputs of the modules in the pass itself. A recurrent model describes its stages
+in its `notation`. Its walk includes states and gates for each word; as PyTorch's layers return only h, gates are
+recomputed from the layer's weights and inputs.
 """
 
 # b rows of a batch · n positions · g gates · p parts of a state · d width · v words or labels
@@ -35,8 +35,8 @@ from regard.kernels import linear
 from regard.models import Documents, Layer, Reading
 from regard.tasks import TrainedRun
 
-WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
-Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # the names of an output's numbers: pieces, or labels
+WORDS, SENTENCES = "The words of each sentence", "The sentences"  # headings of stages of a document
+Vocabulary = Callable[[Sequence[int]], Sequence[str]]  # maps output numbers to pieces or labels
 LIKELIEST = 5
 TOGETHER, BLOCK, ABOVE = "Heads together", "Add, norm, feed-forward", "Through the layers above"
 STEP, READOUT, WORD = "The cell's step", "To the readout", "The likeliest"
@@ -45,10 +45,9 @@ NUMBER = re.compile(r"\.(?:blocks|layers|forwards|backwards)\.(\d+)")
 
 @dataclass(frozen=True)
 class Which:
-    """The choice of what to walk through: a view by name or title, one of its heads, and one of its rows, or a word of
-    them.
+    """The choice of a walk: a view by name or title, one of its heads, and one of its rows, by number or by word.
 
-    All are counted from 0. By default it is the attention to the source, its first head, and the first word.
+    All numbers count from 0. The default is the attention to the source, its first head, and the first word.
     """
 
     view: str | None = None
@@ -58,7 +57,7 @@ class Which:
 
 
 def vocabulary_of(run: TrainedRun) -> Vocabulary:
-    """Name the possible outputs of a run: its labels, or the pieces of its target's tokenizer."""
+    """Return a function from output numbers to names: a run's labels, or the pieces of its target tokenizer."""
     if run.labels:
         return lambda numbers: [run.labels[number] for number in numbers]
     return run.tokenizers.target.pieces
@@ -71,7 +70,7 @@ def walk_of(
     which: Which = Which(),  # noqa: B008
     vocabulary: Vocabulary = lambda numbers: list(map(str, numbers)),
 ) -> Walk:
-    """Build the walk of a pass that was watched and recorded, with states and gates."""
+    """Build the walk of a recorded pass, with states and gates."""
     recurrent = states_of(forward), gates_of(forward)
     if not views:
         if which.view is not None or which.head is not None:
@@ -84,7 +83,7 @@ def walk_of(
     view = find_view(views, which.view)
     head, side = which.head or 0, forward.sides.get(view.rows)
     words = tuple(range(view.weights.shape[1])) if side is None else side.words
-    if which.row is None and which.word is None:  # the first word that looks at anything
+    if which.row is None and which.word is None:  # the first word with a nonzero weight
         looks = (view.weights.abs().sum((0, 2)) > 0).tolist()
         row = next((row for row, word in enumerate(words) if word is not None and looks[row]), 0)
     else:
@@ -96,7 +95,7 @@ def walk_of(
 
 
 def check_number(name: str, number: int, count: int, where: str) -> None:
-    """Refuse a head or a row that does not exist."""
+    """Raise an error if a head or a row does not exist."""
     if not 0 <= number < count:
         raise ArgumentError(f"{name} {number + 1}: {where} has {count} {name}s, numbered 1 to {count}")
 
@@ -125,7 +124,7 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
 
 
 def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
-    """Find the row that is asked for by its number, or by its word's: the first piece of it."""
+    """Return the chosen row: by its own number, or the first piece of the chosen word; 0 by default."""
     if which.row is not None:
         return which.row
     if which.word is None:
@@ -139,7 +138,7 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
 def after_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
     """List the stages from a row's context to the readout."""
     name, module, recording = view.name, forward.looks.modules[view.name], forward.recording
-    if isinstance(module, GridSelfAttention):  # the sum, back at its place of the grid
+    if isinstance(module, GridSelfAttention):
         maps = (recording.calls[each][0].output[0] for each in (f"{name}.output", name))
         back, added = (each.flatten(1)[:, row] for each in maps)
         words = f"added to the features of this place, γ = {float(module.gamma):.3f}"
@@ -180,7 +179,7 @@ def block_stages(forward: ForwardPass, name: str, block: Block, part: str, row: 
         elif each != part:
             words = "what the attention to the source gives, in the same block"
             stages.append(one("y′", words, recording.output(f"{name}.cross", row), part=BLOCK, main=False))
-        stream, reader = ("r", following) if block.norm == "pre" else ("x", each)  # whose norm reads the sum
+        stream, reader = ("r", following) if block.norm == "pre" else ("x", each)  # the part whose norm reads the sum
         end = recording.output(name, row) if reader is None else recording.input(f"{name}.{reader}_norm", row)
         if block.has_residual:
             words = "added to the residual stream"
@@ -210,7 +209,7 @@ def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list
 
 
 def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
-    """List the stages of the residual stream through the blocks above, up to its end."""
+    """List the stages of the residual stream through the blocks above, up to the end of the stack."""
     recording = forward.recording
     stack, _, number = view.name.rpartition(".")[0].rpartition(".")
     top = len(forward.model.get_submodule(stack)._modules)
@@ -226,7 +225,7 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
         return stages
     if forward.forced.target is None:
         pooled = recording.input("readout", 0)
-        pools = any(each.rpartition(".")[2] == "pooling" for each in forward.looks)  # by an attention
+        pools = any(each.rpartition(".")[2] == "pooling" for each in forward.looks)  # attention pooling
         words = "the document: its words, weighed and summed" if pools else "the mean of all words"
         return [*stages, one("pooled", words, pooled, part=ABOVE)]
     last = recording.output(final, row)
@@ -234,7 +233,7 @@ def stack_stages(forward: ForwardPass, view: View, row: int) -> list[Stage]:
 
 
 def writes(view: View) -> bool:
-    """Return whether the rows of a view are positions at which a word is written."""
+    """Return whether a view's rows are positions at which the model writes a word."""
     return view.rows in ("written", "read")
 
 
@@ -242,7 +241,7 @@ def writes(view: View) -> bool:
 
 
 def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
-    """List the stages of a cell's step that begins with what its own attention read, as an LSTMN's."""
+    """List the stages of a cell's step that starts from the output of its own attention, as in an LSTMN."""
     recording, owner = forward.recording, name.rpartition(".")[0]
     if not owner or owner not in recording.steps:
         return []
@@ -263,9 +262,9 @@ def tape_stages(forward: ForwardPass, name: str, row: int) -> list[Stage]:
 
 
 def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[Stage]:
-    """List the stages between the context and the readout that the model's own notation names."""
+    """List the stages between the context and the readout, as named by the model's notation."""
     if view is not None and not writes(view) and forward.forced.target is not None:
-        return []  # a word of the source: others will read it
+        return []  # the row is a source word and writes nothing
     row = row if forward.forced.target is not None else 0
     stages = list[Stage]()
     for reading in forward.model.notation.readout:
@@ -278,11 +277,11 @@ def reading_stages(forward: ForwardPass, view: View | None, row: int) -> list[St
 
 
 def read(recording: Recording, reading: Reading, row: int) -> Tensor | None:
-    """Return the numbers of a reading; None where its module did not run with these options."""
+    """Return the numbers of a reading; None if its module did not run with these options."""
     name = reading.module
     if name.endswith(".*"):
         ran = {each for each in (*recording.calls, *recording.steps) if each.rpartition(".")[0] == name[:-2]}
-        name = max(ran, key=lambda each: int(each.rpartition(".")[2]))  # the last of several layers
+        name = max(ran, key=lambda each: int(each.rpartition(".")[2]))  # the last layer
     if reading.what == "state":
         if name in recording.steps:
             return recording.steps[name][row].after[0, 0].float().cpu()
@@ -296,7 +295,7 @@ def read(recording: Recording, reading: Reading, row: int) -> Tensor | None:
 
 
 def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: Vocabulary) -> list[Stage]:
-    """List the scores and the probabilities of the five likeliest words, or of labels, by the model's own logits."""
+    """List the stages of the logits and of the probabilities, for the five likeliest words or labels."""
     label = forward.forced.target is None
     if not label and view is not None and not writes(view):
         return []
@@ -323,10 +322,10 @@ def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: V
 
 @torch.no_grad()
 def states_of(forward: ForwardPass) -> tuple[State, ...]:
-    """List every state in the order of computation; none for a model that is not recurrent.
+    """List the states of the top layer in the order of computation; none for a model that is not recurrent.
 
-    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves. The
-    encoder's are in the order of reading, which may be backwards; the decoder takes the same steps as a search does.
+    A state is h, without the c of an LSTM; a bidirectional encoder's state contains both directions. The encoder's
+    states are in reading order, which may be backwards. The decoder is stepped as in a search.
     """
     model, memory, target, states = forward.model, forward.memory, forward.forced.target, list[State]()
     read = model.source_states(memory)
@@ -350,7 +349,7 @@ def states_of(forward: ForwardPass) -> tuple[State, ...]:
 def cell_gates(
     layer: Layer, projected: Float[Tensor, "b g"], before: Float[Tensor, "b p d"], added: Tensor | None = None
 ) -> dict[str, Float[Tensor, "b d"]]:
-    """Compute the gates of one step, and the state after it: for an LSTM i, f, o, ĉ, c and h."""
+    """Compute the gates of one step and the state after it: i, f, o, ĉ, c and h for an LSTM."""
     h, net = before[:, 0], layer.net
     recurrent = linear(h, net.weight_hh_l0, net.bias_hh_l0)
     if layer.kind == "gru":
@@ -368,7 +367,7 @@ def cell_gates(
 
 
 def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"]]:
-    """Compute the gates at every position of a call of a layer that runs whole sentences."""
+    """Compute the gates at every position of one call of a layer that processes whole sentences."""
     x = call.inputs[0]
     initial = call.inputs[1] if len(call.inputs) > 1 else None
     state = x.new_zeros(len(x), layer.parts, layer.size) if initial is None else initial
@@ -380,7 +379,7 @@ def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"
 
 
 def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> dict[str, Float[Tensor, "b n d"]]:
-    """Compute the gates of a layer that took its steps one by one; an LSTMN's with what was read off the tapes."""
+    """Compute the gates of a layer that ran step by step; for an LSTMN, also h̃ and c̃, read from its tapes."""
     gates = []
     for step in steps:
         read = {"h̃": step.before[:, 0], "c̃": step.before[:, 1]} if tapes else {}
@@ -390,9 +389,9 @@ def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> 
 
 @torch.no_grad()
 def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
-    """Collect the gates of every recurrent layer of the pass, in the order of the model: encoders first.
+    """Collect the gates of every recurrent layer of the pass, in the model's order, encoders first.
 
-    They are those of the sides that it read: a Turing machine's controller reads both.
+    There is an entry for each side that a layer reads; a Turing machine's controller reads both.
     """
     recording, gates = forward.recording, list[Gates]()
     for name, module in forward.model.named_modules():
@@ -416,7 +415,7 @@ def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
             layer_sides = ["source" if "read" not in sides or name.startswith("encoder") else "read"]
         for side in layer_sides:
             pieces = sides[side].pieces
-            # END may be a place to attend to that no layer has read.
+            # The source may end with an END that can be attended to but that no layer reads.
             count = len(pieces) if batch > 1 else min(len(pieces), positions - first)
             turned = (".backwards." in name) != (forward.model.reads_backwards and side == "source")
             rows = rows_of(forward, side, batch, first, count, turned)
@@ -428,7 +427,7 @@ def gates_of(forward: ForwardPass) -> tuple[Gates, ...]:
 
 
 def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int, turned: bool) -> list[int]:
-    """Find the positions of a side's pieces among the layer's, in the order of the text; it may be `turned` round."""
+    """Return the layer's positions of a side's pieces in text order; `turned` says that the layer reads backwards."""
     source = forward.forced.source
     if isinstance(source, Documents) and side == "source" and batch > 1:
         lengths, width = source.words.lengths.tolist(), source.words.ids.shape[1]  # a sentence per row
@@ -442,7 +441,7 @@ def rows_of(forward: ForwardPass, side: str, batch: int, first: int, count: int,
 
 
 def title_of(forward: ForwardPass, name: str, side: str) -> str:
-    """Describe a layer in words."""
+    """Return the title of a recurrent layer."""
     number = NUMBER.search(name)
     what = {"source": "encoder", "read": "decoder", "sentences": "sentences"}[side]
     if side == "source" and "read" not in forward.sides and "sentences" in forward.sides:

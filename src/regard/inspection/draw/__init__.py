@@ -1,1 +1,1 @@
-"""Pages and pictures of an exhibit, of a run and of a study; nothing here asks a model."""
+"""Pages and pictures of an exhibit, of a run and of a study; nothing in this package runs a model."""

@@ -1,5 +1,4 @@
-"""A model's computational graph as SVG, drawn by the library itself: light and dark, and in a notebook by itself.
-
+"""A model's computational graph as SVG with a light and a dark theme; a notebook displays it.
 from regard import inspection, load
 inspection.model_graph(load("runs/demo").model).save("graph.svg")
 """
@@ -31,10 +30,10 @@ LETTERS = {
     "w": "words of a sentence",
     "t": "steps so far, this one too",
 }
-NOTED = ("mask", "add bias", "gate", "score", "weighted sum", "concatenate")  # stages whose note is shown
+NOTED = ("mask", "add bias", "gate", "score", "weighted sum", "concatenate")  # labels of stages whose note is shown
 LINE, SMALL_LINE, PAD = 15.0, 16.0, 9.0
 MARGIN, HEADING, LEGEND = 22.0, 44.0, 34.0
-RADIUS = 8.0  # of an edge's corners
+RADIUS = 8.0  # radius of an edge's rounded corners
 WIDE = set("mwMWQGOΣ∘≤∞—…→←↻")
 NARROW = set("ijltf.,:;|!'()[]{}· I₁/")
 COMBINING = range(0x300, 0x370)
@@ -42,13 +41,13 @@ COMBINING = range(0x300, 0x370)
 
 @dataclass(frozen=True, repr=False)
 class ModelGraph:
-    """A model's graph, and its picture, which saves itself and shows itself in a notebook."""
+    """A model's graph and its SVG picture, with a `save` method; a notebook displays it."""
 
     graph: Graph
     svg: str
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as SVG; the file is whole or as it was before."""
+        """Write the picture as SVG, atomically: an interrupted write leaves the previous file unchanged."""
         path = Path(path)
         if path.suffix.lower() != ".svg":
             raise ArgumentError(f"path: a graph is saved as .svg, got {path.name!r}")
@@ -68,19 +67,19 @@ class ModelGraph:
 def model_graph(
     model: "Model", source: "Source | None" = None, target: "Tokens | None" = None, *, fold: bool = True
 ) -> ModelGraph:
-    """Draw what runs in a model, from one pass over a source and a target: tiny ones where none are given.
+    """Draw the computational graph of a model from one pass over a source and a target, by default small random ones.
 
-    Boxes, order, shapes and edges are those of the pass. Layers that are alike are drawn once, with their number;
-    `fold=False` draws all.
+    Boxes, order, shapes and edges are those of the pass. Identical layers are drawn once, with their number;
+    `fold=False` draws all of them.
     """
-    from regard.inspection.collect.from_model import graph_of  # a graph that is there already needs no model
+    from regard.inspection.collect.from_model import graph_of  # drawing an existing graph does not need this import
 
     graph = graph_of(model, source, target, fold=fold)
     return ModelGraph(graph, draw_graph(graph))
 
 
 def draw_graph(graph: Graph, prefix: str = "graph") -> str:
-    """Draw a graph as the text of one <svg> element; `prefix` begins the names in it, which differ within a page."""
+    """Return a graph as the text of one <svg> element; its ids begin with `prefix`, which must be unique in a page."""
     nodes = {node.name: node for node in graph.nodes}
     layout = lay_out(graph, lambda name: box_size(nodes[name], graph), frame_label_width)
     legend = legend_of(graph)
@@ -125,7 +124,7 @@ def draw_graph(graph: Graph, prefix: str = "graph") -> str:
 
 
 def describe(graph: Graph) -> str:
-    """Describe the graph for those who do not see it: what runs, in order, on each side."""
+    """Describe the graph for people who cannot see it: the labels of each side's boxes, in order."""
     sentences = []
     for side in ("encoder", "decoder"):
         labels = [plain_text(node.label) for node in graph.nodes if node.side == side and node.kind != "previous"]
@@ -138,7 +137,7 @@ def describe(graph: Graph) -> str:
 
 
 def legend_of(graph: Graph) -> str:
-    """Write the legend: what the letters of shapes and the signs stand for."""
+    """Return the legend, which explains the letters of shapes and the signs."""
     used = {letter for node in graph.nodes for size in shape_letters(node, graph.sizes) for letter in size}
     parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
     pictures = [node.shape for node in graph.nodes if node.kind == "input" and len(node.shape) == 4]
@@ -149,7 +148,7 @@ def legend_of(graph: Graph) -> str:
 
 
 def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
-    """Write a shape with letters for the sizes of the pass; the last number is a width, but for inputs and pairs."""
+    """Return a shape with letters for the sizes of the pass; a width, the last axis of most nodes, stays a number."""
     letters = {size: letter for letter, size in sizes.items()}
     if "m" in sizes:
         letters.setdefault(sizes["m"] + 1, "m + 1")
@@ -160,25 +159,25 @@ def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
         counted = 0
     labels = [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
     for axis, (first, last) in enumerate(zip(node.shape, node.last_shape, strict=False)):
-        if first != last:  # it grows from step to step
+        if first != last:  # this axis grows from step to step
             labels[axis] = "t" if last in letters else "t − 1" if last + 1 in letters else f"{first} … {last}"
     return labels
 
 
 def small_line(node: GraphNode, graph: Graph) -> str:
-    """Write the second line of a box: its shape, and a word on what it does."""
+    """Return the second line of a box: its shape, a note, and whether its parameters are shared."""
     parts = []
     if node.shape:
         parts.append("[" + ", ".join(shape_letters(node, graph.sizes)) + "]")
     if node.kind == "stage" and node.label in NOTED and not (node.label == "score" and node.symbol != "e_{ij}"):
-        parts.append(node.note)  # of a score the paper's own formula says it
+        parts.append(node.note)  # a score with the paper's own formula needs no note
     if node.shares is not None:
         parts.append("shared")
     return "   ".join(filter(None, parts))
 
 
 def first_line(node: GraphNode, graph: Graph) -> str:
-    """Write the label of a box, with a sign where it reads its own last state, and how many it stands for."""
+    """Return the label of a box, with ↻ if it reads its own last output, and the number of boxes it stands for."""
     count = graph.alone(node)
     return node.label + (" ↻" if node.loops else "") + (f" × {count}" if count > 1 else "")
 
@@ -202,13 +201,13 @@ def frame_label_width(group: GraphGroup) -> float:
 
 
 def frame_label(group: GraphGroup) -> str:
-    """Return a frame's name, with the dotted name of what it is."""
+    """Return a frame's label, for an outer frame with the dotted name of its module."""
     alone = group.parent is not None or group.members[0] in group.label
     return group.label if alone else f"{group.label} · {group.members[0]}"
 
 
 def text_width(text: str, size: float) -> float:
-    """Estimate, on the safe side, how wide a text is."""
+    """Estimate the width of a text, rather too large than too small."""
     total = 0.0
     for letter in text:
         if ord(letter) in COMBINING:
@@ -218,12 +217,12 @@ def text_width(text: str, size: float) -> float:
 
 
 def plain_text(markup: str) -> str:
-    """Strip a symbol of the marks of its indices."""
+    """Remove the markup of indices (_, ^ and braces) from a symbol."""
     return re.sub(r"[_^](?:\{([^}]*)\}|(.))", r"\1\2", markup)
 
 
 def marked_up(markup: str) -> str:
-    """Write a symbol as tspans, its indices small and moved."""
+    """Return a symbol as <tspan> elements, with indices in small type, lowered or raised."""
     tspans, moved = [], 0.0
     for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
         text = plain or braced or single
@@ -241,7 +240,7 @@ def marked_up(markup: str) -> str:
 
 
 def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
-    """Draw a box with its words; its whole name and what it holds are shown when pointed at."""
+    """Draw a box with its text; its tooltip shows the node's name, output shape, parameters and calls."""
     held = [node.name, f"output {list(node.shape)}" if node.shape else ""]
     held += [f"{node.parameters:,} parameters"] * (node.parameters > 0)
     held += [f"with the parameters of {node.shares}"] * (node.shares is not None)
@@ -267,10 +266,10 @@ def draw_box(box: Item, node: GraphNode, graph: Graph) -> str:
 
 
 def draw_curve(curve: Curve, prefix: str) -> str:
-    """Draw an edge: upright through rows, and in a curve from one to the next."""
+    """Draw an edge: vertical lines through rows and curves between them, or lines with rounded corners."""
     points = curve.points
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    if curve.corners:  # straight lines with round corners
+    if curve.corners:
         for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
             ax, ay = toward((x1, y1), (x0, y0), min(RADIUS, (abs(x1 - x0) + abs(y1 - y0)) / 2))
             bx, by = toward((x1, y1), (x2, y2), min(RADIUS, (abs(x2 - x1) + abs(y2 - y1)) / 2))
@@ -288,7 +287,7 @@ def draw_curve(curve: Curve, prefix: str) -> str:
 
 
 def toward(start: tuple[float, float], end: tuple[float, float], by: float) -> tuple[float, float]:
-    """Find the point a little way from one to another, along the axis that they share."""
+    """Return the point at distance `by` from `start` in the direction of `end`."""
     x, y = end[0] - start[0], end[1] - start[1]
     length = max(1e-9, (x * x + y * y) ** 0.5)
     return start[0] + x / length * by, start[1] + y / length * by

@@ -1,8 +1,9 @@
-"""Where the boxes of a graph stand: in rows from the bottom up, as the papers draw them, with frames around layers.
+"""Layout of a graph's boxes: in rows from the bottom up, as in the papers, with frames around layers.
 
-Each frame is laid out by itself (Sugiyama, Tagawa and Toda 1981): rows by the longest path, an order in each row with
-few crossings, and places in that order as near as can be to what a box is joined with. In the frame around it, it is
-then one box. Edges bend in the gaps between rows alone, and pass rows in lanes of their own: none crosses a box.
+The algorithm (Sugiyama, Tagawa and Toda 1981) lays out each frame separately: it assigns boxes to rows by the longest
+path, orders each row to reduce crossings, and then moves boxes as close as possible to their neighbours. In the frame
+around it, a frame counts as one box. Edges bend only in the gaps between rows and pass rows in lanes, so that no edge
+crosses a box.
 """
 
 from collections import Counter
@@ -11,21 +12,21 @@ from dataclasses import dataclass, field
 
 from regard.inspection.collect.exhibit import Graph, GraphGroup
 
-NEAR = 20.0  # between boxes of a row
-LANE = 14.0  # around an edge that passes a row
+NEAR = 20.0  # distance between boxes of a row
+LANE = 14.0  # distance between an edge that passes a row and its neighbours
 SWEEPS = 12
-GAP = 19.0  # between rows
-INSIDE = 14.0  # between a frame and what is in it
-HEAD = 22.0  # of a frame, where its name stands
-GUTTER = 30.0  # between the two sides
-NEARLY = 16.0  # aside: such an edge can be drawn upright
+GAP = 19.0  # distance between rows
+INSIDE = 14.0  # margin inside a frame
+HEAD = 22.0  # height of a frame's heading
+GUTTER = 30.0  # distance between encoder and decoder
+NEARLY = 16.0  # an edge whose ends are less far apart horizontally can be drawn vertically
 
 Point = tuple[float, float]
 
 
 @dataclass(eq=False)
 class Item:
-    """An item of a row, by its upper left corner: a box, a frame, or a place where an edge passes."""
+    """An item of a row, positioned by its upper left corner: a box, a frame, or a lane that an edge passes through."""
 
     key: str
     width: float
@@ -33,15 +34,15 @@ class Item:
     rank: int = 0
     x: float = 0.0
     y: float = 0.0
-    inner: "Layout | None" = None  # of a frame
+    inner: "Layout | None" = None  # the layout inside a frame
     lane: bool = False
 
     def entry(self, source: str) -> float:
-        """Return where an edge from a source arrives, from the left side."""
+        """Return the horizontal offset from the item's left side at which an edge from `source` arrives."""
         return self.width / 2 if self.inner is None else self.inner.entries[source]
 
     def exit(self, source: str) -> float:
-        """Return where an edge from a source leaves."""
+        """Return the horizontal offset from the item's left side at which an edge from `source` leaves."""
         return self.width / 2 if self.inner is None else self.inner.exits[source]
 
 
@@ -49,17 +50,17 @@ class Item:
 class Link:
     """An edge between items of neighbouring rows."""
 
-    source: str  # the box that the numbers come from
+    source: str  # the box at which the edge begins
     lower: Item
     upper: Item
 
 
 class Rows:
-    """Items in their rows, from the bottom up; those that `keeps_left` names stand before the others."""
+    """Items arranged in rows from the bottom up; items for which `keeps_left` is true come first in their row."""
 
     def __init__(self, items: Sequence[Item], links: Sequence[Link], keeps_left: Callable[[Item], bool]):
         self.links, self.keeps_left = links, keeps_left
-        self.weights: dict[Link, float] = {}  # of links: how much each wants to be upright
+        self.weights: dict[Link, float] = {}  # how important it is that a link is vertical
         rows: list[list[Item]] = [[] for _ in range(max(item.rank for item in items) + 1)]
         for item in items:
             rows[item.rank].append(item)
@@ -68,7 +69,7 @@ class Rows:
         self.rows = self.order(rows)
 
     def order(self, rows: list[list[Item]]) -> list[list[Item]]:
-        """Order each row: of those tried, the order with the fewest crossings."""
+        """Order each row by repeated sweeps; return the order with the fewest crossings."""
         top = len(rows) - 1
         best, fewest = [list(row) for row in rows], self.crossings(rows)
         for sweep in range(SWEEPS):
@@ -81,7 +82,7 @@ class Rows:
         return best
 
     def sort_row(self, rows: list[list[Item]], rank: int, upward: bool) -> None:
-        """Put each item of a row where the mean of its neighbours is, in the row below or above."""
+        """Sort a row by the mean position of each item's neighbours in the row below (`upward`) or above."""
         place = positions(rows[rank - 1 if upward else rank + 1])
 
         def wish(item: Item) -> float:
@@ -100,7 +101,7 @@ class Rows:
         rows[rank].sort(key=lambda item: wishes[item.key])
 
     def crossings(self, rows: list[list[Item]]) -> int:
-        """Count how often edges cross."""
+        """Count the crossings of edges, with a penalty for items that are out of place at the left."""
         place = {key: number for row in rows for key, number in positions(row).items()}
         count = 0
         by_rank: dict[int, list[tuple[float, float]]] = {}
@@ -111,12 +112,12 @@ class Rows:
         for pairs in by_rank.values():
             for number, (low, high) in enumerate(pairs):
                 count += sum((low - a) * (high - b) < 0 for a, b in pairs[:number])
-        # An edge that comes in from the left would pass what stands there.
+        # An edge that enters from the left would cross items to the left of its lane.
         lanes = [[number for number, item in enumerate(row) if self.keeps_left(item)] for row in rows]
         return count + sum(100 * (sum(each) - sum(range(len(each)))) for each in lanes)
 
     def place(self) -> None:
-        """Place the items of each row near to those that they are joined with, in their order, without touching."""
+        """Move the items of each row close to their neighbours, in order and without overlap."""
         rows = self.rows
         for row in rows:
             x = 0.0
@@ -125,7 +126,7 @@ class Rows:
                 x += item.width + NEAR
         below, above = Counter(each.upper for each in self.links), Counter(each.lower for each in self.links)
         for link in self.links:
-            alone = below[link.upper] == 1 and above[link.lower] == 1  # a chain stands upright
+            alone = below[link.upper] == 1 and above[link.lower] == 1  # chains should be vertical
             lanes = link.lower.lane + link.upper.lane
             self.weights[link] = 8.0 if lanes == 2 or (alone and not lanes) else 1.0
         for sweep in range(4 * SWEEPS):
@@ -141,7 +142,7 @@ class Rows:
                     item.x = x
 
     def wishes(self, item: Item, upward: bool, both: bool) -> list[tuple[float, float]]:
-        """List where an item would stand for each of its edges to be upright, and how much that counts."""
+        """List for each edge of an item the x coordinate that makes the edge vertical, with the edge's weight."""
         near = []
         for link in self.links:
             weight = self.weights[link]
@@ -155,23 +156,23 @@ class Rows:
 
 
 def share(item: Item, along: float) -> float:
-    """Return a place along an item as a share of its width; a lane has none, and is met in its middle."""
+    """Return an offset along an item as a share of its width; 0.5 for a lane, which has no width."""
     return along / item.width if item.width else 0.5
 
 
 def positions(row: Sequence[Item]) -> dict[str, float]:
-    """Number the items of a row."""
+    """Map the items of a row to their numbers, by key."""
     return {item.key: float(number) for number, item in enumerate(row)}
 
 
 def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Place items as near as can be to their wishes, in order and apart: least squares, pooling those that collide."""
+    """Place items in order without overlap, close to their wishes: weighted least squares by pooling violators."""
     offsets, total = [], 0.0
     for number, item in enumerate(row):
         offsets.append(total)
         following = row[number + 1] if number + 1 < len(row) else None
         total += item.width + (LANE if item.lane or (following is not None and following.lane) else NEAR)
-    pools: list[tuple[float, float, int]] = []  # the mean, the weight, how many
+    pools: list[tuple[float, float, int]] = []  # mean, weight and number of items
     for wish, offset, weight in zip(wishes, offsets, weights, strict=True):
         pools.append((wish - offset, weight, 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
@@ -183,7 +184,7 @@ def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float
 
 @dataclass
 class Frame:
-    """A frame around boxes, and where its name stands."""
+    """A frame around boxes, with the position of its name."""
 
     group: GraphGroup
     x: float
@@ -195,7 +196,7 @@ class Frame:
 
 @dataclass
 class Curve:
-    """An edge, or the part of one inside a frame: points that are joined by curves that leave and arrive upright."""
+    """An edge or a part of one inside a frame: points, joined by curves that begin and end vertically."""
 
     source: str
     target: str
@@ -213,9 +214,9 @@ class Layout:
     boxes: list[Item] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
-    entries: dict[str, float] = field(default_factory=dict)  # from outside: where along the bottom
-    exits: dict[str, float] = field(default_factory=dict)  # to the outside: where along the top
-    sides: dict[str, float] = field(default_factory=dict)  # from the left: how far down
+    entries: dict[str, float] = field(default_factory=dict)  # x at the bottom of edges from outside, by source
+    exits: dict[str, float] = field(default_factory=dict)  # x at the top of edges to the outside, by source
+    sides: dict[str, float] = field(default_factory=dict)  # y at the left of edges from the other side, by source
 
     def move(self, x: float, y: float) -> "Layout":
         """Shift all boxes, frames and curves."""
@@ -233,7 +234,7 @@ LabelWidth = Callable[[GraphGroup], float]
 
 
 def lay_out(graph: Graph, measure: Measure, label_width: LabelWidth) -> Layout:
-    """Place all boxes: the encoder at the left, the decoder at the right, what goes from one to the other between."""
+    """Lay out a graph: the encoder on the left, the decoder on the right, edges from one to the other in between."""
     sides = [side for side in ("encoder", "decoder") if any(node.side == side for node in graph.nodes)]
     placed = []
     for side in sides:
@@ -266,7 +267,7 @@ def lay_out(graph: Graph, measure: Measure, label_width: LabelWidth) -> Layout:
 
 @dataclass
 class Arrangement:
-    """The boxes and frames of one frame, or of one side, in rows."""
+    """The arrangement in rows of the boxes and frames inside one frame or on one side."""
 
     graph: Graph
     measure: Measure
@@ -275,16 +276,16 @@ class Arrangement:
     members: set[str]
     others: set[str]  # the boxes of the other side
     beside: bool = False
-    place_of: dict[str, Item] = field(default_factory=dict)  # the item that a box stands in
+    place_of: dict[str, Item] = field(default_factory=dict)  # the item of each box: itself or the frame around it
     items: list[Item] = field(default_factory=list)
     lanes: dict[tuple[str, int], Item] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
-    ends: set[tuple[str, Item]] = field(default_factory=set)  # of edges: their source, and the item that they end at
+    ends: set[tuple[str, Item]] = field(default_factory=set)  # source of each edge and the item that it ends at
 
     def arrange(self) -> Layout:
-        """Place everything, and return the frame with it."""
+        """Arrange all items and return their layout."""
         self.make_items()
-        place = self.place_of.get  # the source, its item, the target's; None is outside
+        place = self.place_of.get  # None for a box outside
         pairs = ((edge.source, place(edge.source), place(edge.target)) for edge in self.graph.edges)
         edges = [edge for edge in pairs if edge[1] is not edge[2]]
         self.rank(edges)
@@ -294,7 +295,7 @@ class Arrangement:
         return self.finish(rows.rows)
 
     def make_items(self) -> None:
-        """Make boxes, and frames, which are laid out first."""
+        """Make items for boxes and for frames; the inside of each frame is laid out first."""
         parent = None if self.group is None else self.group.name
         children = [each for each in self.graph.groups if each.parent == parent and set(each.nodes) <= self.members]
         for child in children:
@@ -303,7 +304,7 @@ class Arrangement:
             item = Item(child.name, inner.width, inner.height, inner=inner)
             for name in inside:
                 self.place_of[name] = item
-        for node in reversed(self.graph.nodes):  # values, keys, queries from the left, as the papers have them
+        for node in reversed(self.graph.nodes):  # values, keys, queries from left to right, as in the papers
             if node.name in self.members:
                 if node.name not in self.place_of:
                     self.place_of[node.name] = Item(node.name, *self.measure(node.name))
@@ -311,7 +312,7 @@ class Arrangement:
                     self.items.append(self.place_of[node.name])
 
     def rank(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
-        """Find the row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
+        """Put each item one row above the highest that it reads; an item without inputs just below its readers."""
         reads = [(lower, upper) for _, lower, upper in edges if lower is not None and upper is not None]
         for item in self.items:
             item.rank = 1
@@ -329,7 +330,7 @@ class Arrangement:
                 item.rank = max(item.rank, min(above) - 1)
 
     def add_lanes(self, edges: Sequence[tuple[str, Item | None, Item | None]]) -> None:
-        """Add lanes through rows that edges pass, one for all edges of a source; doors where they come in or go out."""
+        """Add lanes where edges pass rows, enter or leave; edges of one source share a lane."""
         top = max(item.rank for item in self.items) + 1
         for source, lower, upper in edges:
             end = top if upper is None else upper.rank
@@ -351,28 +352,28 @@ class Arrangement:
                 self.ends.add((source, upper))
 
     def lane(self, source: str, rank: int) -> Item:
-        """Find or make the place of a source's edges in a row."""
+        """Find or make the lane of a source's edges in a row."""
         if (source, rank) not in self.lanes:
             self.lanes[source, rank] = Item(f"{source}@{rank}", 0.0, 0.0, rank, lane=True)
             self.items.append(self.lanes[source, rank])
         return self.lanes[source, rank]
 
     def link(self, source: str, lower: Item, upper: Item) -> None:
-        """Join items of neighbouring rows, once."""
+        """Link two items of neighbouring rows, unless they are linked already."""
         link = Link(source, lower, upper)
         if link not in self.links:
             self.links.append(link)
 
     def is_from_beside(self, item: Item) -> bool:
-        """Return whether an edge from the other side passes here: those keep to the left, where they come from."""
+        """Return whether an item is the lane of an edge from the other side; such lanes stay at the left."""
         return item.lane and item.key.rpartition("@")[0] in self.others
 
     def is_door(self, item: Item) -> bool:
-        """Return whether an edge comes in from the left here."""
+        """Return whether an edge enters from the left at this item."""
         return self.beside and item.lane and not any(link.upper is item for link in self.links)
 
     def finish(self, rows: list[list[Item]]) -> Layout:
-        """Make the layout with its margins: rows from the bottom up, curves in the gaps between them."""
+        """Build the layout with margins: rows from the bottom up, with curves in the gaps between them."""
         lowest = min(item.x for item in self.items)
         widest = max(item.x + item.width for item in self.items) - lowest
         framed = self.group is not None
@@ -382,7 +383,7 @@ class Arrangement:
         shift = (width - widest) / 2 - lowest
         exits = [item.x + shift for item in rows[-1] if item.lane]
         label_x = margin
-        if label and exits:  # edges that leave do not cross the name: there is room for it at the left or at the right
+        if label and exits:  # widen the frame so that edges that leave it do not cross its name
             left = max(0.0, margin + label + 8 - min(exits))
             right = max(0.0, max(exits) - (width - margin - label - 8))
             if left <= right:
@@ -393,7 +394,7 @@ class Arrangement:
         for item in self.items:
             item.x += shift
         heights = [max((item.height for item in row), default=0.0) for row in rows]
-        for rank, row in enumerate(rows):  # edges that come in side by side lie one above the other
+        for rank, row in enumerate(rows):  # edges that enter from the left are stacked vertically
             heights[rank] = max(heights[rank], LANE * (sum(map(self.is_door, row)) - 0.5))
         gaps = [self.gap_above(rank, heights) for rank in range(len(rows) - 1)]
         head = HEAD if framed else 0.0
@@ -420,7 +421,7 @@ class Arrangement:
         return layout
 
     def gap_above(self, rank: int, heights: Sequence[float]) -> float:
-        """Return the height of the gap above a row; wider where an edge goes far aside."""
+        """Return the height of the gap above a row; it grows with the largest horizontal shift of an edge."""
         far = [
             abs(link.lower.x + link.lower.exit(link.source) - link.upper.x - link.upper.entry(link.source))
             for link in self.links
@@ -431,11 +432,11 @@ class Arrangement:
         return GAP + min(22.0, max(far, default=0.0) * 0.06)
 
     def draw_links(self, layout: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
-        """Add curves along the links, and where edges come in and go out."""
+        """Add curves for the links, and record the positions at which edges enter and leave."""
         for link in self.links:
             below, above = link.lower, link.upper
             x1, x2 = below.x + below.exit(link.source), above.x + above.entry(link.source)
-            if abs(x1 - x2) < NEARLY:  # a box can be left and met beside its middle
+            if abs(x1 - x2) < NEARLY:  # an edge may touch a box off its centre
                 x1, x2 = meet(x1, x2, below, above)
             y1, y2 = tops[below.rank], tops[above.rank] + heights[above.rank]
             points = [(x1, y1), (x2, y2)]
@@ -467,7 +468,7 @@ class Arrangement:
 
 
 def meet(x1: float, x2: float, below: Item, above: Item) -> Point:
-    """Find where an edge that is nearly upright is drawn upright; at lanes and frames its place is fixed."""
+    """Return the x coordinates of a nearly vertical edge, equal if an end may move: not at lanes and frames."""
     low, high = (item.inner is None and item.width > 2 * NEARLY for item in (below, above))
     if low and high:
         return (x1 + x2) / 2, (x1 + x2) / 2

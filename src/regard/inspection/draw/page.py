@@ -1,10 +1,10 @@
-"""The page of an exhibit: one HTML file, opened from a disk, with its style, its script and its numbers inside.
+"""The HTML page of an exhibit: one file that opens from disk and contains its style, its script and its numbers.
 
-Weights are rounded to 256 steps per head, deflated and written as base64, and so are q, k and v in half precision, as
-many as a page of four megabytes has room for; the browser unpacks them. A policy in the page forbids it every
-connection and every script but its own, which is named by its hash.
+Weights are rounded to 256 levels per head, deflated and encoded in base64. q, k and v are stored in half precision in
+the same way, as long as the page stays within four megabytes. The browser decodes them. A Content-Security-Policy in
+the page forbids all connections and all scripts but the page's own, which it allows by its hash.
 
-A tensor in half precision is two planes of bytes, the high ones first, which deflate better than pairs.
+A half-precision tensor is stored as two planes, all high bytes and then all low bytes: they deflate better than pairs.
 """
 
 # h heads · n rows · m columns or width
@@ -41,30 +41,30 @@ from regard.inspection.draw.graph import GRAPH_STYLE, STATIC, draw_graph
 from regard.io import disk
 from regard.tasks import Side
 
-# In the order they build on one another; each holds one section of the page, or what they share.
+# In order of dependency; each file draws one section of the page or contains code that several sections share.
 SCRIPTS = (
     "data", "draw", "scale", "heat", "figure", "lecture", "lines", "pair", "heads", "ablation", "search",
     "dependencies", "steps", "numbers", "addressing", "gates", "pictures", "captions", "places", "documents", "compare",
     "graph", "link", "look",
 )  # fmt: skip
-STYLES = ("look", "drawings", "sections")  # what all share, drawings of attention, other sections and narrow windows
+STYLES = ("look", "drawings", "sections")  # common rules, drawings of attention, other sections and narrow windows
 LEVELS = 255
-LONGEST = 60  # letters of a page's title
-MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
-SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
-LARGE = 250_000  # bytes of a picture, past which a photograph's own format is better than PNG
-SMALL = ("vector", "scores", "bias", "gate", "weights", "query", "keys")  # what weights are computed from
-ORDER = {"cross": 0, "words": 1, "sentences": 1}  # which views come first where not all have room
+LONGEST = 60  # maximum number of characters in a page's title
+MOST_BYTES = 4_000_000  # size limit of a page; numbers that exceed it are left out
+SPARE = 60_000  # bytes reserved for the page's HTML frame and the tables that describe the numbers
+LARGE = 250_000  # a picture whose PNG has more bytes is stored as JPEG
+SMALL = ("vector", "scores", "bias", "gate", "weights", "query", "keys")  # tensors that weights are computed from
+ORDER = {"cross": 0, "words": 1, "sentences": 1}  # priority of views if there is no room for all
 
 
 @dataclass(frozen=True, repr=False)
 class Page:
-    """A page that saves itself, and shows itself in a notebook."""
+    """An HTML page with a `save` method; a notebook displays it."""
 
     html: str
 
     def save(self, path: str | Path) -> Path:
-        """Write the page; the file is whole or as it was before."""
+        """Write the page atomically: an interrupted write leaves the previous file unchanged."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         return disk.write_whole(path, self.html)
@@ -91,11 +91,11 @@ def page(
     against: Exhibit | Look | None = None,
     stretch: bool = False,
 ) -> Page:
-    """Make the page of an exhibit, or of a look with the words that it stands between.
+    """Make the page of an exhibit, or of a `Look` with its source and target words.
 
-    `against` is another one, of the same input and another model, or of another input: the two are shown side by side,
-    and where they differ is marked. `stretch` opens the page with its switch "Stretch" on, which colours relative to
-    the largest weight of each map in place of the scale from 0 to 1.
+    `against` is a second exhibit or `Look`, of the same input and another model or of another input. The page shows the
+    two side by side and marks where they differ. With `stretch` the page opens with its "Stretch" switch on: colours
+    then range from 0 to the largest weight of each map instead of from 0 to 1.
     """
     exhibits = [as_exhibit(what, source, target)]
     if against is not None:
@@ -105,7 +105,7 @@ def page(
     title = " ".join(exhibits[0].title.encode("utf-8", "replace").decode().split())
     title = title if len(title) <= LONGEST else title[: LONGEST - 1].rstrip() + "…"
     title = " · ".join(filter(None, [title, exhibits[0].kind])) or "What was looked at"
-    # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
+    # ASCII without "<": no text of an exhibit can close the <script> element, and no encoding can corrupt it.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     styles = [style, *([GRAPH_STYLE] if any(each.graph is not None for each in exhibits) else [])]
     allowed = " ".join(f"'{hash_source(each)}'" for each in styles)
@@ -126,7 +126,7 @@ def page(
 
 
 def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
-    """Collect what a page draws from, as JSON holds it; `used` are the bytes that the rest of the page takes."""
+    """Collect a page's data in types that JSON has; `used` is the size of the rest of the page in bytes."""
     packed = bytearray()
     data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
     for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
@@ -144,7 +144,7 @@ def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
 
 
 def pick(thing: object, names: str) -> dict[str, Any]:
-    """Return the attributes of these names, as a page's script knows them."""
+    """Return the attributes in `names`, a list separated by spaces, as a dictionary."""
     return {name: getattr(thing, name) for name in names.split()}
 
 
@@ -209,7 +209,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         side = exhibit.sides.get(name)
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
-    levels, low, step = to_levels(view.name, view.weights)  # of weights that are never negative, low is exactly zero
+    levels, low, step = to_levels(view.name, view.weights)  # low is exactly zero if no weight is negative
     steps = {key: [_number(value, 7) for value in values] for key, values in (("low", low), ("step", step))}
     table = pick(view, "name title role layer rows columns") | {"heads": heads, "n": n, "m": m, "at": len(packed)}
     packed += levels.tobytes()
@@ -219,7 +219,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
 
 
 def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
-    """Write numbers as low + step · level, one low and one step for each of the first dimension."""
+    """Quantise numbers as low + step · level, with one low and one step for each entry of the first dimension."""
     weights: Float[np.ndarray, "h n m"] = values.detach().cpu().double().numpy()
     if not np.isfinite(weights).all():
         raise ArgumentError(f"{name}: all weights must be finite to be shown, got infinity or NaN")
@@ -231,14 +231,14 @@ def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarr
 
 
 def _number(value: float | None, digits: int = 4) -> float | None:
-    """Round to four digits, which is what can be read; None for what is no number."""
+    """Round to `digits` significant digits; return None for infinity, NaN and None."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
 
 
 def _numbers(values: Tensor | None, least: str | None = None) -> Any:
-    """Round numbers to four digits for the page, which cannot hold infinity; `least` stands for -∞."""
+    """Round numbers to four digits for JSON, which has no infinity: -∞ becomes `least`, +∞ and NaN become None."""
     if values is None:
         return None
     numbers = values.detach().cpu().double().flatten().tolist()
@@ -248,37 +248,37 @@ def _numbers(values: Tensor | None, least: str | None = None) -> Any:
 
 @cache
 def look_style() -> str:
-    """Read the style of a page: all its files, in one."""
+    """Read the files of a page's style and concatenate them."""
     return "".join((STATIC / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
 
 
 @cache
 def look_script() -> str:
-    """Read the script of a page: all its files, in one that leaves no name outside."""
+    """Read the files of a page's script and join them into one function, so that they define no global names."""
     return join_scripts([(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
 
 
 def look_data() -> str:
-    """Read the script that reads the numbers of a page, for other pages that show some of them."""
+    """Read the script that decodes a page's numbers, for other pages that display such numbers."""
     return (STATIC / "data.js").read_text(encoding="utf-8")
 
 
 def join_scripts(parts: Sequence[str]) -> str:
-    """Join scripts into one in which they see each other's names, and nothing else does."""
+    """Join scripts into one function: they share their names with each other but not with the page."""
     joined = "\n".join(parts)
     return f'"use strict";\n(() => {{\n{joined}\n}})();\n'
 
 
 def hash_source(text: str) -> str:
-    """Name a script or a style by its hash, as a Content-Security-Policy does."""
+    """Return the hash by which a Content-Security-Policy names a script or a style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: bytearray, room: int) -> None:
-    """Add to each view's table what it is computed from, while the deflated bytes fit in `room`.
+    """Add to each view's table the numbers that it is computed from, while their deflated bytes fit in `room`.
 
-    `views` are tables and views, with whether the page begins with that view. First come the parts that weights are
-    computed from, then the values; the table says what was left out.
+    `views` contains tuples of a table, its view, and whether the page opens with that view. The tensors that weights
+    are computed from come first, then the values. Each table records under "left" why numbers are missing.
     """
     ordered = sorted(views, key=lambda each: (not each[2], ORDER.get(each[1].role, 2)))
     queue = [(table, view.numbers) for table, view, _ in ordered if view.numbers]
@@ -311,14 +311,14 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
                 continue
             room -= size
             for name, planes, shape in arrays:
-                # Of a vector that each head has one of, the heads come first all the same.
+                # A vector per head gets a middle axis, so that every shape has three axes and begins with the heads.
                 whole = [shape[0], 1, shape[1]] if len(shape) == 2 else list(shape)
                 described["parts"][name] = {"at": len(packed), "shape": whole}
                 packed += planes.tobytes()
 
 
 def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:
-    """Split half-precision numbers into their high bytes, then the low ones; None where one is too large for that."""
+    """Return a tensor's bytes in half precision, all high ones first; None if a number is not finite there."""
     halves = tensor.detach().cpu().half()
     if not bool(halves.isfinite().all()):
         return None

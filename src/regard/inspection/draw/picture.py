@@ -1,11 +1,11 @@
-"""Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, places; bars for a terminal.
+"""Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, grids; bars for terminals.
 
-What a page shows, standing still: `picture` chooses by what the exhibit holds. Rows of a heat map are queries (the
-target), columns are keys (the source), as in figure 3 of Bahdanau et al. 2015 (arXiv:1409.0473).
+`picture` draws a still image of a page's content and chooses the kind by the exhibit. Rows of a heat map are queries
+(the target), columns are keys (the source), as in figure 3 of Bahdanau et al. 2015 (arXiv:1409.0473).
 
-A document's words are shaded by what they count, with a bar before a sentence. A dependency tree stands as arcs over
-the words, and where a head of attention looks most as arcs under them, with its weights: as on the page, a full line
-where the head of attention leads from a word to its head in the tree, or back.
+A document's words are shaded by their weight, with a bar before each sentence. A dependency tree is drawn as arcs
+above the words, and the strongest weight of each word as an arc below them, beside a heat map of the weights. As on
+the page, a solid line below means that the attention head links a word with its head in the tree, in either direction.
 """
 
 # h heads · n rows, queries or words · m columns, keys or pieces · y x rows and columns of a grid
@@ -60,19 +60,19 @@ from regard.inspection.draw.plot import (
 )
 from regard.tasks import Side
 
-DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
-ACROSS = 7  # pictures side by side
-SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0, where they are stretched; else 1
-LEVEL, RISE, BEND = 0.24, 0.14, 0.14  # inches: from an arc to the one over it, of the lowest, and of its corners
-LETTER, LABEL, GAP, SIDE = 0.105, 0.075, 0.22, 0.15  # inches: of a word, of a relation, between words, at the edges
+DIM, LIFT = 0.72, 0.18  # opacity of the dark veil at weight 0 and of the light veil at weight 1
+ACROSS = 7  # maximum number of panels in a row
+SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # upper ends of the sentence bars with `stretch`; otherwise 1
+LEVEL, RISE, BEND = 0.24, 0.14, 0.14  # inches: between levels of arcs, of the lowest arc, and of an arc's corners
+LETTER, LABEL, GAP, SIDE = 0.105, 0.075, 0.22, 0.15  # inches: a word's letter, a relation's, between words, margin
 CELL = 0.46
-MAX_LETTERS = 60  # letters of a word beside a picture
+MAX_LETTERS = 60  # maximum width of a label, in terminal columns
 SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
-# DejaVu comes with matplotlib; the others are used for letters it lacks, where they are installed.
+# DejaVu comes with matplotlib; the others, if installed, provide letters that it lacks.
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Hiragino Sans", "Arial Unicode MS", "Noto Sans")
 LOOK = SEQUENTIAL(0.85)
-Units = tuple[Sequence[int | None], list[str]]  # of each piece, the unit that it is drawn in; and the units' names
+Units = tuple[Sequence[int | None], list[str]]  # the drawn unit of each piece, and the names of the units
 
 
 def picture(
@@ -85,14 +85,14 @@ def picture(
     stretch: bool = False,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw an exhibit, or a look with the words that it stands between.
+    """Draw an exhibit, or a `Look` with its source and target words.
 
-    Text is drawn as a heat map between words; a caption as a film strip, a panel a word, as in Xu et al. 2015; a
-    document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the one that is
-    nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all of them,
-    and one head of self-attention with the text's dependency tree, where that is known. Colours go from 0 to 1 or, with
-    `stretch`, to the largest weight of the picture. With a `path` the figure is also saved; the suffix chooses PNG, SVG
-    or PDF.
+    Text becomes a heat map between words; a caption a film strip with a panel per word, as in Xu et al. 2015; a
+    document a text with shaded words; a ConvNet's self-attention a panel for each of five places. The default `view` is
+    the one nearest to an alignment, with the exhibit's own head. A named view without a `head` (from 0) is drawn with
+    all of its heads. One head of self-attention is drawn with the text's dependency tree, if known.
+    Colours range from 0 to 1 or, with `stretch`, to the largest weight of the picture. With a `path` the figure is also
+    saved, as PNG, SVG or PDF depending on the suffix.
     """
     exhibit = as_exhibit(what, source, target)
     figure = draw_view(exhibit, *select(exhibit, view, head), stretch)
@@ -111,17 +111,17 @@ def draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bo
     if view.role in ("words", "sentences"):
         return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
     name = view.title
-    if len(heads) == 1 < len(view.weights):  # several panels have the numbers of their heads
+    if len(heads) == 1 < len(view.weights):  # if there are several panels, each is labelled with its head
         name += ", mean of heads" if heads[0] is None else f", head {heads[0] + 1}"
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1:
-        side = exhibit.sides[tree.side]  # with the words that the tree counts
+        side = exhibit.sides[tree.side]  # has the same words as the tree
         texts = list(map(replace_surrogates, side.texts))
         merged = merge(weights, side.words, side.words)[0]
         return draw_dependencies(merged, texts, tree.heads, tree.relations, name, stretch=stretch)
     if exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written":
-        rows = exhibit.sides.get("read", rows)  # what is read is what a row aligns
-    # Whole where a text looks at itself, so that rows and columns are the same.
+        rows = exhibit.sides.get("read", rows)  # with offset 1 a row aligns the word that is read
+    # Include special tokens if a text attends to itself, so that rows and columns are the same.
     down, names = units_of(rows, view.weights.shape[1], whole=view.rows == view.columns)
     across, words = units_of(columns, view.weights.shape[2], whole=True)
     figure = heatmap(merge(weights, down, across), words, names, title=name, stretch=stretch)
@@ -131,7 +131,7 @@ def draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bo
 
 
 def select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
-    """Choose the view to draw and its heads; None stands for their mean."""
+    """Choose the view and the heads to draw; None instead of a head means the mean over heads."""
     views = {view.name: view for view in exhibit.views}
     if not views:
         raise ArgumentError(f"exhibit: a {exhibit.kind or 'model'} without attention has nothing to draw")
@@ -151,12 +151,12 @@ def select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, 
 
 
 def mark(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], columns: Sequence[int | None]) -> None:
-    """Mark windows of local attention by a bracket and a diamond at the centre, what hard attention took by a ring."""
+    """Mark the windows of local attention (bracket, diamond at the centre) and hard attention's choices (ring)."""
     m = view.weights.shape[2]
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
-        """Map a place between pieces to one between units, whose middles are whole numbers."""
+        """Convert a position in pieces to one in units; a unit's centre is a whole number."""
         piece = min(m - 1, max(0, math.floor(place + 0.5)))
         unit = columns[piece]
         if unit is None:
@@ -193,7 +193,7 @@ def _draw_places(
     with_places: bool,
     stretch: bool,
 ) -> Figure:
-    """Draw a panel a word; or a panel each of five places, framed, that look at the others."""
+    """Draw one panel per word or, `with_places`, one panel for each of five framed places and its weights."""
     if with_places:
         spread = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.5), (0.75, 0.25), (0.75, 0.75))
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
@@ -230,17 +230,17 @@ def _draw_places(
 
 
 def _veil(shares: Any) -> Any:
-    """Return red, green, blue and opacity over a picture: dark where nothing looks, thinly light where all do.
+    """Return an RGBA overlay for a picture: dark where the weight is 0, slightly light where it is 1.
 
-    Brightness grows with the root of a weight, as the bar shows: a picture has so many places that most weights are
-    small.
+    Brightness grows with the square root of the weight, as the bar shows: a picture has many places, so that most
+    weights are small.
     """
     bright = np.sqrt(np.clip(shares, 0.0, 1.0))
     grey = 0.05 + 0.95 * bright
     return np.stack([grey, grey, grey, DIM * (1 - bright) + LIFT * bright], -1)
 
 
-GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # over grey, for the bar
+GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # blended with grey for the colour bar
 VEIL = ListedColormap(GREY_VEIL[..., :3] * GREY_VEIL[..., 3:] + 0.6 * (1 - GREY_VEIL[..., 3:]))
 
 
@@ -248,9 +248,9 @@ VEIL = ListedColormap(GREY_VEIL[..., :3] * GREY_VEIL[..., 3:] + 0.6 * (1 - GREY_
 
 
 def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
-    """Return for each piece the unit it is drawn in, and the units' names; punctuation is a unit of its own.
+    """Return the drawn unit of each piece and the units' names; punctuation marks are separate units.
 
-    `whole` keeps START, END and the like as units: what they take of a row is seen.
+    With `whole`, special tokens such as START and END are units too, so that their share of a row is visible.
     """
     if side is None:
         return range(count), [str(index + 1) for index in range(count)]
@@ -263,12 +263,12 @@ def units_of(side: Side | None, count: int, whole: bool = False) -> Units:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace halves of letters, which no font can draw."""
+    """Replace unpaired surrogates, which no font can draw."""
     return text.encode("utf-8", "replace").decode()
 
 
 def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: bool) -> Figure:
-    """Draw words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
+    """Draw words shaded by √(sentence weight) × word weight as in Yang et al. 2016, with a bar before each sentence."""
     by_role = {str(view.role): view for view in exhibit.views}
     whole = by_role.get("sentences")
     counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
@@ -291,7 +291,7 @@ def draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None, stretch: 
 
 
 def draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None, stretch: bool) -> Figure:
-    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
+    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points; the others in inches
     font = FontProperties(family=fonts(), size=size)
     renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
     strengths = torch.tensor([strength for line in lines.values() for _, strength in line])
@@ -315,7 +315,7 @@ def draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] |
     for number, (x, at, width, word, strength) in enumerate(placed):
         shade = scale.colours(strength / scale.high)
         box = Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0)
-        box.set_gid(f"shade-{number}")  # a page turns it around on dark paper, where letters are light
+        box.set_gid(f"shade-{number}")  # a page's dark theme inverts the box by this name
         axes.add_patch(box)
         ink = letters_on(shade)
         axes.text(x, at + 0.005, word, fontproperties=font, color=ink, va="center_baseline", parse_math=False)
@@ -343,9 +343,9 @@ def draw_dependencies(
     *,
     stretch: bool = False,
 ) -> Figure:
-    """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
+    """Draw a dependency tree, each word with its head (-1 for the root) and relation, beside the words' weights."""
     words = [cut_word(word, MAX_LETTERS) for word in words]
-    centres, wide = list[float](), SIDE - GAP  # the middle of each word, and how wide all are
+    centres, wide = list[float](), SIDE - GAP  # the centre of each word, and the total width
     for text, relation in zip(words, relations, strict=True):
         width = max(LETTER * text_width(text), LABEL * text_width(relation), 0.3)
         centres.append(wide + GAP + width / 2)
@@ -361,7 +361,7 @@ def draw_dependencies(
     high = max(above + 0.5 + below, top + size + 0.35)
     total = wide + left + size + 0.62
     figure = Drawing(figsize=(total, high), facecolor="white")
-    base = high / 2 - (above - below) / 2  # the line that the words stand on
+    base = high / 2 - (above - below) / 2  # the y coordinate of the words
     axes = figure.add_axes((0.0, 0.0, wide / total, 1.0))
     axes.set(xlim=(0, wide), ylim=(0, high), xticks=[], yticks=[])
     axes.set_axis_off()
@@ -395,7 +395,7 @@ def draw_dependencies(
 
 
 def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Choose the height of each arc: over those that it covers, and apart from those that it crosses."""
+    """Choose the level of each arc: above the arcs that it spans, and different from those that it crosses."""
     ends = [(min(pair), max(pair)) for pair in pairs]
     levels = dict[int, int]()
     for k in sorted(range(len(pairs)), key=lambda k: ends[k][1] - ends[k][0]):
@@ -407,7 +407,7 @@ def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
 def draw_arc(
     axes: Axes, ends: tuple[float, float], base: float, y: float, colour: object, width: float, style: object = "solid"
 ) -> None:
-    """Draw an arc over `base`, or under it, as far as `y`, with a point at its end."""
+    """Draw an arc from and to the line `base`, up or down to `y`, with a dot at its end."""
     start, end = ends
     end += 0.06 if end < start else -0.06
     bend = min(BEND, abs(end - start) / 2) * (1 if start < end else -1)
@@ -436,11 +436,11 @@ def heatmap(
 ) -> Figure:
     """Draw attention weights as a heat map; several heads become small multiples.
 
-    `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
-    dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel.
-    The colours of weights go from 0 to 1 in every picture, as the bar beside them says; with `stretch` to the largest
-    that is drawn, which the bar names. What cannot be weights, such as scores, has a scale of its own. With a `path`
-    the figure is also saved; the suffix chooses PNG, SVG or PDF.
+    `weights` is a `Look`, or a tensor or nested list with a matrix [n, m] or a stack [h, n, m]; leading dimensions of
+    size one are dropped. `source` names the m columns and `target` the n rows. `title` is one title for the figure, or
+    one for each panel. Colours range from 0 to 1 or, with `stretch`, to the largest weight of the picture; the bar
+    shows the range. Numbers that are not weights, such as scores, have their own scale. With a `path` the figure is
+    also saved, as PNG, SVG or PDF depending on the suffix.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
@@ -454,7 +454,7 @@ def heatmap(
             raise ShapeError(f"title: one title or one for each of {panels} panels was expected, got {len(title)}")
         heading, names = None, list(map(str, title))
     scales = list_scales(stack, stretch)
-    if m > 24 or panels == 4:  # two by two; otherwise a row where they fit, and four at most
+    if m > 24 or panels == 4:  # two columns; otherwise one row if the panels fit, else three or four columns
         columns = min(panels, 2)
     else:
         columns = panels if panels <= 5 and m <= 8 else min(panels, 4 if panels > 4 else 3)
@@ -462,7 +462,7 @@ def heatmap(
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
     left = 0.085 * max(map(text_width, target), default=0) + 0.25
     top = 0.07 * max(map(text_width, source), default=0) + 0.5
-    apart = 0.5 * len(set(scales))  # the room of bars
+    apart = 0.5 * len(set(scales))  # inches for the colour bars
     size = (
         max(columns * (m * cell + 0.2) + left + 0.2 + apart, 2.2),
         max(rows * (n * cell + top + 0.35) + 0.3 + (apart if rows * n * cell < 1.1 else 0.0), 1.4),
@@ -491,7 +491,7 @@ def heatmap(
 def draw_panel(
     axes: Axes, matrix: Tensor, source: list[str], target: list[str], name: str, cell: float, scale: Scale
 ) -> AxesImage:
-    """Draw one matrix with its words, `cell` inches per number, in the colours of its scale."""
+    """Draw one matrix with its words, in cells of `cell` inches, with the colours of `scale`."""
     image = axes.imshow(matrix.numpy(), cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="equal")
     size = 9.0 if cell >= 0.3 else max(4.5, cell * 34)
     upright = all(text_width(word) * size / 72 * 0.62 <= cell for word in source)
@@ -504,7 +504,7 @@ def draw_panel(
         label.set_fontfamily(fonts())
     for label in () if upright else axes.get_xticklabels():
         label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
-    # Thin white lines between cells keep neighbours apart without drawing attention to themselves.
+    # Thin white lines separate the cells.
     axes.set_xticks([j - 0.5 for j in range(1, len(source))], minor=True)
     axes.set_yticks([i - 0.5 for i in range(1, len(target))], minor=True)
     if cell >= 0.14:
@@ -513,7 +513,7 @@ def draw_panel(
     for spine in axes.spines.values():
         spine.set(color=RULE, linewidth=0.8)
     if name:
-        room = max(12, int(len(source) * cell / 0.085))  # letters that fit under a panel
+        room = max(12, int(len(source) * cell / 0.085))  # characters that fit below the panel
         axes.set_xlabel(
             textwrap.fill(name, room), fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False
         )
@@ -532,10 +532,10 @@ def draw_panel(
 def bars(
     weights: Any, source: Sequence[str] | None = None, target: Sequence[str] | None = None, *, width: int = 80
 ) -> str:
-    """Draw attention weights with shade blocks, for a terminal `width` columns wide.
+    """Draw attention weights with shade blocks for a terminal of `width` columns.
 
-    The source stands above its columns; where it does not fit side by side, as a staircase; where that does not fit
-    either, in parts that follow one another, as several heads do. Words too long for the width are cut short.
+    The source words are printed above their columns, side by side if they fit, otherwise as a staircase. A matrix that
+    is still too wide is split into parts, printed one below the other; so are several heads. Long words are truncated.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
@@ -543,8 +543,8 @@ def bars(
     target = [cut_word(word, max(8, width // 4)) for word in target]
     margin = max(map(text_width, target), default=0)
     top = float(stack.max())
-    unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # shares already; anything else is shown against its largest
-    most = max(1, (width - margin - 8) // 2)  # columns that fit as a staircase, with room for the last one's word
+    unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # numbers that are not shares are divided by the largest
+    most = max(1, (width - margin - 8) // 2)  # columns that fit as a staircase, with space for the last word
     lines: list[str] = []
     for index in range(panels):
         if panels > 1:
@@ -566,7 +566,7 @@ def bars(
 
 
 def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
-    """Lay out the lines above the columns, the width of each column, and what stands between two."""
+    """Return the lines above the columns, the width of each column, and the gap between columns."""
     for least, gap in ((4, "  "), (3, " "), (2, " ")):
         wide = [max(text_width(word), least) for word in source]
         if margin + sum(wide) + len(gap) * len(source) <= width:
@@ -581,7 +581,7 @@ def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list
 
 
 def _stack(weights: Any) -> Tensor:
-    """Read a Look, a tensor or nested lists as finite float64 [h, n, m]."""
+    """Convert a `Look`, a tensor or nested lists to finite float64 [h, n, m]."""
     weights = torch.as_tensor(getattr(weights, "weights", weights)).detach().cpu().double()
     weights = as_stack(weights, "weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got")
     if not bool(weights.isfinite().all()):
@@ -590,14 +590,14 @@ def _stack(weights: Any) -> Tensor:
 
 
 def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
-    if words is None:  # the index of every position, or of every so many
+    if words is None:  # label every position by its index, or every `step`-th position of more than 12
         step = max(1, round(count / 8 / 5) * 5) if count > 12 else 1
         return [str(index) if index % step == 0 else "" for index in range(count)]
     return check_words(name, words, count)
 
 
 def text_width(word: str) -> int:
-    """Count the columns a word takes in a terminal: two for wide letters, none for combining marks."""
+    """Count the terminal columns of a word: two for wide letters, none for combining marks."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in word
@@ -605,7 +605,7 @@ def text_width(word: str) -> int:
 
 
 def cut_word(word: str, size: int) -> str:
-    """Cut a word to at most `size` columns, its end replaced by … where it is longer."""
+    """Truncate a word to at most `size` terminal columns, with … at the end if it is longer."""
     if text_width(word) <= size:
         return word
     while word and text_width(word) > size - 1:
@@ -614,6 +614,6 @@ def cut_word(word: str, size: int) -> str:
 
 
 def fonts() -> list[str]:
-    """List the installed fonts that words are written with, in the order they are asked for a letter."""
+    """List the installed fonts for words, in the order in which matplotlib searches them for a letter."""
     installed = set(font_manager.fontManager.get_font_names())
     return [font for font in FONTS if font in installed]

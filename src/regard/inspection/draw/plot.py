@@ -1,12 +1,12 @@
-"""What figures and pages are made of: inks, scales of colours with their bars, line plots, tables, documents, files.
+"""Building blocks of figures and pages: colours, colour scales and bars, line plots, tables, HTML documents, files.
 
-A weight has the same colour in every picture: the scale goes from 0 to 1, linearly, and lightness alone carries the
-value, in equal steps of CIE L*. `stretch` colours relative to the largest weight that is drawn, which the bar then
-names. Scores and differences, which are no shares, keep a scale of their own, with its ends at the bar. Nothing here
-touches pyplot: a figure belongs to whoever asked for it.
+A weight has the same colour in every picture: the scale is linear from 0 to 1, and lightness alone encodes the value,
+in equal steps of CIE L*. `stretch` scales colours to the largest weight of the picture, and the colour bar states it.
+Scores and differences are not shares and have their own scale, whose ends the bar shows. Nothing here uses pyplot, so
+no global state keeps a figure.
 
-The studies' pages and the runs' reports are one HTML file each, of documents, figures, and tables of plain numbers: no
-network, no scripts, light and dark, on paper and on a phone.
+Each study's page and each run's report is one HTML file of figures and tables of plain numbers. It needs no network
+and no scripts, has a light and a dark theme, and suits printers and phones.
 """
 
 # h heads · n queries · m keys
@@ -38,23 +38,23 @@ from regard.io import disk
 INK = "#23272f"
 FAINT = "#6b7280"
 RULE = "#d5d9e0"
-BLACK = "#010101"  # of letters on a light colour, which is white where a page turns that colour around
+BLACK = "#010101"  # text on a light colour; it turns white when a dark page inverts that colour
 
-# From white to dark, each step as much darker as the one before it: every kind of colour vision reads it. The pages
-# have the same colours (static/draw.js).
+# From white to dark in equal steps of lightness, readable with every kind of colour vision. The pages use the same
+# colours (static/draw.js).
 UP = ("#ffffff", "#d7e6f5", "#aecee8", "#87b6db", "#5c9dce", "#3f84bf", "#1f6bab", "#15538c", "#0b3c6f")
 DOWN = ("#ffffff", "#fbe4d1", "#f6c8a4", "#f0ac78", "#e7904d", "#d8752e", "#c65b0c", "#aa4900", "#8a3b00")
 SEQUENTIAL = LinearSegmentedColormap.from_list("regard", UP)
-# Plain weights and raw scores have a sign: blue above zero, orange below (a pair that no colour blindness confuses).
+# For signed numbers, such as raw scores: blue above zero, orange below (no colour blindness confuses the two).
 DIVERGING = LinearSegmentedColormap.from_list("regard-signed", [*reversed(DOWN), *UP[1:]])
 
-ROUNDING = 1e-4  # by which sums of rounded weights may pass 1
+ROUNDING = 1e-4  # rounding error by which a weight may exceed 1
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
+# Okabe and Ito's colours, distinguishable with every kind of colour vision; the names are approximate.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
 SKY = "#56b4e9"
 
-# Each colour's partner on dark paper; a page swaps them.
+# Maps each colour to the one that replaces it in a page's dark theme.
 DARK = {
     INK: "#e4e7ec",
     FAINT: "#9aa4b2",
@@ -67,14 +67,14 @@ DARK = {
     SKY: "#7cc7f2",
     GREY: "#8b93a2",
     BLACK: "#ffffff",
-    "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
+    "#ffffff": "#14171c",  # the background, and the text on a dark cell
 }
 STYLE = "\n" + (STATIC / "document.css").read_text(encoding="utf-8")
-# A variable a colour, with its partner for dark paper, where shades of white to dark are turned round.
+# One CSS variable per colour, redefined for the dark theme; the colour scales are inverted there instead.
 LIGHT = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
 PARTNERS = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())
 SHADES = 'svg image, svg [id*="QuadMesh"] { filter: invert(.91) hue-rotate(180deg); }'
-SHADES += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # letters stand on it
+SHADES += ' svg [id*="shade-"] { filter: invert(.91) hue-rotate(180deg) }'  # boxes behind text
 STYLE += f":root {{ {LIGHT} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {PARTNERS} }} {SHADES} }}\n"
 Cell = str | int | float | bool | None
 NUMBER = r"−?[\d,]+(?:\.\d+)?"
@@ -82,12 +82,12 @@ DEVIATING = re.compile(rf"{NUMBER}(?: ± {NUMBER})?(?: ?%)?|–")
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows by itself, though nothing here touches pyplot, which would have it shown."""
+    """A figure that a notebook displays without pyplot."""
 
     measuring = False
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw the figure, or, where only its measures are wanted, lay it out: the rest of drawing changes none."""
+        """Draw the figure; on savefig's first, measuring pass only compute its layout, which suffices for its size."""
         if not self.measuring:
             super().draw(renderer)
             return
@@ -101,7 +101,7 @@ class Drawing(Figure):
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by the path's suffix; the same figure always gives the same bytes."""
+    """Write a figure as PNG, SVG or PDF, depending on the path's suffix; equal figures give equal bytes."""
     path = Path(path)
     kind = path.suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
@@ -111,14 +111,14 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def svg(figure: Figure) -> str:
-    """Write a figure as the text of one <svg> element, its words kept as words."""
+    """Return a figure as the text of one <svg> element, in which text remains text."""
     text = _render(figure, "svg").decode()
     return text[text.index("<svg") :].strip()
 
 
 def _render(figure: Figure, kind: str) -> bytes:
     out = io.BytesIO()
-    # No date and no salt drawn at random: pictures under version control change only when the numbers do.
+    # Without a date and a random salt, pictures under version control change only if the numbers do.
     blank: dict[str, dict[str, Any]] = {
         "png": {"Software": None},
         "svg": {"Date": None, "Creator": None},
@@ -126,10 +126,10 @@ def _render(figure: Figure, kind: str) -> bytes:
     }
     settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A letter that no installed font has is drawn as a box; the words stay in the SVG.
+        # A letter that no installed font has is drawn as a box; an SVG still contains it as text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         if isinstance(figure, Drawing):
-            figure.measuring = True  # matplotlib draws what is cut tightly twice, first for its measures
+            figure.measuring = True  # with bbox_inches="tight" matplotlib draws twice, first to measure
         try:
             figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
         finally:
@@ -143,16 +143,16 @@ def _render(figure: Figure, kind: str) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What the colours of panels mean: a colour for each value from the lowest to the highest; panels share one."""
+    """A colour scale, which several panels can share: a colour map for the values from `low` to `high`."""
 
     colours: Colormap
     low: float
     high: float
-    label: str = ""  # of the bar: what it is a scale of, or the largest weight
+    label: str = ""  # label of the bar: the quantity, or the largest weight
 
 
 def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Scale]:
-    """List the scale of each panel: weights share one, and what is negative or above 1 another."""
+    """Return the scale of each panel: panels of weights share one, panels with negative values or above 1 another."""
     shares = [float(panel.min()) >= 0.0 and float(panel.max()) <= 1.0 + ROUNDING for panel in stack]
     weights = weight_scale(stack[shares], stretch)
     if all(shares):
@@ -163,7 +163,7 @@ def list_scales(stack: Float[Tensor, "h n m"], stretch: bool = False) -> list[Sc
 
 
 def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
-    """Return the scale of weights: from 0 to 1 or, with `stretch`, to the largest of them, which is named."""
+    """Return the scale of weights: from 0 to 1 or, with `stretch`, to the largest weight, which the label states."""
     top = float(weights.max()) if stretch and weights.numel() else 0.0
     if not top > 0.0:
         return Scale(SEQUENTIAL, 0.0, 1.0, label)
@@ -171,7 +171,7 @@ def weight_scale(weights: Tensor, stretch: bool, label: str = "") -> Scale:
 
 
 def own_scale(low: float, high: float) -> Scale:
-    """Return the scale of numbers of any size: from 0, or as far below it as above."""
+    """Return the scale of arbitrary numbers: from 0 to `high`, or symmetric about 0 if some are negative."""
     if low < 0.0:
         reach = max(-low, high)
         return Scale(DIVERGING, -reach, reach)
@@ -181,7 +181,7 @@ def own_scale(low: float, high: float) -> Scale:
 def draw_bar(
     figure: Figure, scale: Scale, beside: Sequence[Axes], size: tuple[float, float], *, within: bool = False
 ) -> Colorbar:
-    """Draw the bar of a scale `beside` panels that are `size` inches together, or `within` the one axes given."""
+    """Draw a scale's colour bar `beside` panels of `size` inches in total or, with `within`, in the one given axes."""
     wide, high = size
     upright = high > wide if within else high >= 1.1
     length = min(1.8, high if upright else wide)
@@ -206,7 +206,7 @@ def draw_bar(
 
 
 def share(value: float) -> str:
-    """Write .83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
+    """Format a number with two decimals, as .83 instead of 0.83 and 1 instead of 1.00; from 10 with three digits."""
     if abs(value) >= 10:
         return f"{value:.3g}"
     text = f"{value:.2f}"
@@ -214,15 +214,15 @@ def share(value: float) -> str:
 
 
 def end_text(value: float) -> str:
-    """Write the end of a bar: as a share, but for numbers that are too small for two digits."""
+    """Format a tick of a colour bar: like a share, but with two significant digits below 0.1."""
     return share(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}".replace("0.", ".", 1)
 
 
 def letters_on(colour: tuple[float, ...]) -> str:
-    """Choose black or white, whichever is easier to read on a colour: by WCAG's luminance, 4.5 to 1 or close to it.
+    """Choose black or white text for a background by WCAG's luminance, with a contrast of about 4.5 to 1 or more.
 
-    On dark paper a page turns the colours around: black letters on light colours are white there, those on middle ones
-    stay black, and white ones turn dark.
+    A page's dark theme inverts the background: black text on light colours turns white there, black text on medium
+    colours stays black, and white text turns dark.
     """
     parts = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in colour[:3]]
     light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
@@ -230,7 +230,7 @@ def letters_on(colour: tuple[float, ...]) -> str:
 
 
 def is_dark(colour: tuple[float, ...]) -> bool:
-    """Return whether white letters are easier to read on a colour than dark ones."""
+    """Return whether white text is easier to read on a colour than dark text."""
     red, green, blue = colour[:3]
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55)
 
@@ -239,7 +239,7 @@ def is_dark(colour: tuple[float, ...]) -> bool:
 
 
 def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: float = 7.2) -> tuple[Figure, list[Axes]]:
-    """Make a figure with `count` panels side by side, on transparent paper."""
+    """Make a figure with `count` panels side by side on a transparent background."""
     figure = Drawing(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0.0)
     every_axes = figure.subplots(1, count, squeeze=False)[0]
@@ -258,17 +258,17 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
 
 
 def band(axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> None:
-    """Draw the quartiles around a median."""
+    """Fill the area between `low` and `high`, such as the quartiles around a median."""
     axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def legend(axes: Axes, **where: Any) -> None:
-    """Add a legend without a frame, in the page's ink."""
+    """Add a legend without a frame, in the page's text colour."""
     axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)
 
 
 def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
-    """Draw a point for each range of lengths with its 95 % interval, its number of sentences, and the score of all."""
+    """Plot the score of each range of lengths with its 95 % interval and sentence count, and the score of all."""
     buckets = lengths.buckets
     width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
     figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
@@ -300,7 +300,7 @@ def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain numbers, with the format each column is shown in."""
+    """A table of plain numbers or text, with a format for each column."""
 
     caption: str
     columns: Sequence[str]
@@ -319,17 +319,17 @@ class Table:
         return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
 
     def numeric(self) -> list[bool]:
-        """Mark the columns that hold numbers, with or without their deviations, and stand to the right."""
+        """Return for each column whether it contains only numbers, with or without deviations, and is right-aligned."""
         return [all(is_number(row[index]) for row in self.rows) for index in range(len(self.columns))]
 
 
 def is_number(cell: Cell) -> bool:
-    """Return whether a cell is a number, nothing, or a text that is a number with its deviation, as in 37.2 ± 0.3."""
+    """Return whether a cell is a number, None, or the text of a number with or without a deviation (37.2 ± 0.3)."""
     return cell is None or isinstance(cell, int | float) or bool(DEVIATING.fullmatch(cell))
 
 
 def show(cell: Cell, style: str = "") -> str:
-    """Write a cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
+    """Format a cell as text: with a true minus sign, powers of ten with superscripts, and a dash for None."""
     if cell is None:
         return "–"
     if isinstance(cell, str | bool):
@@ -345,7 +345,7 @@ def show(cell: Cell, style: str = "") -> str:
 
 
 def document(title: str, body: Sequence[str], style: str = "") -> str:
-    """Write a whole page from the elements of its body; `style` is added to the common one."""
+    """Return the HTML of a whole page with these elements in its body; `style` is added to the common CSS."""
     head = (
         '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -355,16 +355,16 @@ def document(title: str, body: Sequence[str], style: str = "") -> str:
 
 
 def figure_element(figure: Figure, index: int | str, *, caption: str, alt: str) -> str:
-    """Write a figure with its caption; `alt` says what it shows for those who do not see it."""
+    """Return a <figure> element with a caption; `alt` describes the figure for people who cannot see it."""
     return (
         f"<figure><div>{svg_element(figure, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 
 def svg_element(figure: Figure, index: int | str, *, alt: str) -> str:
-    """Draw a figure into the page, its colours given over to the style sheet so that they follow light and dark.
+    """Return a figure as an <svg> element whose colours are CSS variables, so that they follow light and dark themes.
 
-    `index` must differ between the figures of a page: the names inside them begin with it.
+    `index` must differ between the figures of a page: it is part of every id in the element.
     """
 
     def restyle(match: re.Match[str]) -> str:
@@ -376,13 +376,13 @@ def svg_element(figure: Figure, index: int | str, *, alt: str) -> str:
 
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
     text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
-    # In tags alone: words stay as they are.
+    # Restyle tags only: text stays unchanged.
     text = re.sub(r"<[^>]+>", restyle, text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 
 def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
-    """Write a table that scrolls sideways by itself where it is too wide; `numeric` columns stand to the right."""
+    """Return the HTML of a table that scrolls sideways if it is too wide; `numeric` columns are right-aligned."""
     right = ['class="number"' if number else "" for number in numeric or table.numeric()]
 
     def row(cells: list[str], tag: str) -> str:

@@ -1,6 +1,6 @@
-"""A run's report: one HTML file in the run folder that says what was trained, how it went, and what to do next.
+"""A run's report: one HTML file in the run folder that describes the model, the training, and possible next steps.
 
-Its curves are the loss, the learning rate and each score over steps, one small plot each.
+It plots the loss, the learning rate and each score over steps, each in a small plot.
 """
 
 import math
@@ -21,23 +21,23 @@ from regard.inspection.draw.plot import INK, Table, document, figure_element, sv
 from regard.io import disk, reading
 from regard.training import MISSING, Sample, metrics
 
-LONG = 12  # validations; a longer table is folded away
-SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
+LONG = 12  # validations; a longer table is collapsed
+SCORES = ("bleu", "accuracy", "chrf", "exact")  # preferred metrics if the configuration names none
 
 STYLE = "\n" + (STATIC / "report.css").read_text(encoding="utf-8")
 Points = list[tuple[float, float]]
-POINTS = 300  # of a line; more cannot be told apart on a page
-# What a record holds beside scores.
+POINTS = 300  # maximum number of points in a line; more would be indistinguishable on a page
+# Fields of a record that are not scores.
 ASIDE = {"kind", "step", "steps", "epoch", "seconds", "best", "samples", "skipped", "rate", "waited"}
 ASIDE |= {"tokens_per_second", "unit"}
 
 
 class LookPicture(NamedTuple):
-    """A picture of what a model looked at, and what it shows, for people."""
+    """A picture of what a model attended to, with a caption and a description."""
 
     figure: Figure
     caption: str
-    alt: str  # for those who do not see it
+    alt: str  # description for people who cannot see it
 
 
 def write(
@@ -52,18 +52,18 @@ def write(
     signature: Sequence[tuple[str, str]] = (),
     commands: Sequence[tuple[str, str]] = (),
 ) -> Path:
-    """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
+    """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and these arguments.
 
-    `seconds` are by default the last record's. `look` is a picture of what the model looked at. `shown_config` is shown
-    in place of the whole configuration. `signature` is what somebody needs to get the same numbers (versions, seed,
-    device, hash of the data), and `commands` what to do next, each a command and what it is for. The same run gives the
-    same bytes.
+    `seconds` defaults to that of the last record. `look` is a picture of what the model attended to. `shown_config` is
+    shown instead of the whole configuration. `signature` lists what is needed to reproduce the numbers (versions, seed,
+    device, hash of the data). `commands` lists possible next steps, each a command and its purpose. The same run gives
+    the same bytes.
     """
     folder, look_elements = Path(folder), list[str]()
     drawings = '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
     text, config = "", dict[str, Any]()
     if (folder / "config.toml").is_file():
-        with suppress(reading.Unreadable):  # a report is written even of a configuration that cannot be read
+        with suppress(reading.Unreadable):  # write the report even if the configuration cannot be read
             text = reading.read_bytes(folder / "config.toml", reading.CONFIG).decode("utf-8", errors="replace")
             config = reading.parse_toml(text)
     records = metrics.read_records(folder / "metrics.jsonl")
@@ -114,13 +114,13 @@ def write(
 
 
 def article(name: str) -> str:
-    """Return "an" before a name that begins with a vowel, or that is spelt out and whose first letter's name does."""
+    """Return "an" if a name begins with a vowel or, spelt out, with a letter whose name does; otherwise "a"."""
     first, spelt = name[:1].lower(), not set(name[:3].lower()) & set("aeiouy")
     return "an" if first in "aeio" or (spelt and first in "fhlmnrsx") else "a"
 
 
 class RunSummary:
-    """A summary of the records, in words."""
+    """A summary of a run's records in words and numbers."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class RunSummary:
         return " ".join(sentences)
 
     def figures(self) -> list[tuple[str, str, str]]:
-        """Return the few numbers to see first: name, number, and a word beneath it."""
+        """Return the most important numbers, each with its name and a short note."""
         cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
@@ -198,7 +198,7 @@ class RunSummary:
 
 
 def _samples(valids: Sequence[dict[str, Any]]) -> list[str]:
-    """Show the samples of the last validation that kept any."""
+    """Return the HTML of the samples of the last validation that has any."""
     kept = (record["samples"] for record in reversed(valids) if isinstance(record.get("samples"), list))
     elements = list[str]()
 
@@ -251,7 +251,7 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
 
 
 def _count(number: int) -> str:
-    """Write a number short: 1.3 M rather than 1,312,768."""
+    """Abbreviate a number: 1.3 M instead of 1,312,768."""
     for size, word in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if number >= size:
             scaled = number / (1e3 if word == " k" else size)
@@ -260,7 +260,7 @@ def _count(number: int) -> str:
 
 
 class Curve(NamedTuple):
-    """A small plot and what it shows in words."""
+    """A small plot with a description in words."""
 
     name: str
     figure: Figure
@@ -268,22 +268,20 @@ class Curve(NamedTuple):
 
 
 def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> list[Curve]:
-    """List the curves to draw: the loss, the learning rate, every score; nothing of what was never recorded."""
+    """Return the curves of the loss, the learning rate and every score that the records contain."""
     best = next((record for record in reversed(valids) if record.get("best")), None)
     possible = [_loss(steps, valids, best), _rate(steps)]
     keys = list(dict.fromkeys(key for record in valids for key in record if key not in ASIDE | {"loss", "patience"}))
     possible += [_score(key, valids, best) for key in keys]
     plots = [curve for curve in possible if curve is not None]
     last = max((axes.dataLim.x1 for curve in plots for axes in curve.figure.axes), default=1.0)
-    for curve in plots:  # one scale for all, so that they can be read one below the other
+    for curve in plots:  # all plots have the same x axis
         curve.figure.axes[0].set_xlim(0, max(last, 1.0) * 1.03)
     return plots
 
 
 def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float], list[float]]:
-    """Thin out to at most `count` points, each the mean of its neighbours in a row, with the least and the most of
-    them.
-    """
+    """Reduce a line to at most `count` points, each the mean of consecutive points, with their minima and maxima."""
     size = max(1, -(-len(points) // count))
     rows = [points[i : i + size] for i in range(0, len(points), size)]
     means = [(sum(x for x, _ in row) / len(row), sum(y for _, y in row) / len(row)) for row in rows]
@@ -291,13 +289,13 @@ def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float
 
 
 def points(records: Sequence[dict[str, Any]], key: str) -> Points:
-    """Return the points at which a record has a step and a finite number of that name."""
+    """Return (step, value) for every record that has a step and a finite number under `key`."""
     pairs = ((_number(record.get("step")), _number(record.get(key))) for record in records)
     return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
 def capitalise(name: str) -> str:
-    """Capitalise a name; one with capitals of its own, such as chrF, is left alone."""
+    """Capitalise a name, unless it contains capitals already, as chrF does."""
     return name[:1].upper() + name[1:] if name == name.lower() else name
 
 
@@ -307,11 +305,11 @@ def _number(value: Any) -> float | None:
 
 
 def _axes(title: str) -> tuple[Figure, Axes]:
-    """Make one small plot; all have their axes at the same place, so that a page of them stands in rows and columns."""
+    """Make one small plot; the axes have the same position in every plot, so that plots align on the page."""
     figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.3)
     figure.set_layout_engine("none")
     axes.set_position((0.125, 0.12, 0.855, 0.74))
-    # Nothing is cut off.
+    # An invisible frame keeps bbox_inches="tight" from cropping the figure.
     figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, linewidth=0))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
@@ -337,7 +335,7 @@ def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
 
 
 def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
-    """Draw a ring around the validation whose checkpoint was kept as the best."""
+    """Draw a ring around the validation with the best checkpoint."""
     for x, y in points([best] if best else [], key):
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.1}
         axes.plot([x], [y], "o", markersize=9, clip_on=False, **ring)
@@ -354,7 +352,7 @@ def _describe(name: str, key: str, xy: Points) -> str:
 def _loss(
     steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]], best: dict[str, Any] | None
 ) -> Curve | None:
-    # Validation has no label smoothing: beside it stands the training loss without it, where that was recorded.
+    # The validation loss has no label smoothing, so plot the training loss without it, if recorded.
     trained, checked = points(steps, "nll") or points(steps, "loss"), points(valids, "loss")
     if not trained and not checked:
         return None
