@@ -63,7 +63,7 @@ class AlignmentSettings:
     view: str  # the name that `watch` uses, such as decoder.blocks.3.cross
     head: int | None = None  # from 0 (shown from 1); None: the mean of all heads
     offset: Literal[0, 1] = 0
-    aer: float | None = None  # the alignment error rate on the development set
+    aer: float | None = None  # the error rate with which it was chosen
     by: str = ""  # how the settings were chosen
     threshold: float | None = None
     join: Literal["intersection", "union", "grow-diag"] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from regard.errors import ArgumentError
 
 Link = tuple[int, int]  # a source word and a target word
-AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in its order
+AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in paper order
 
 
 def flip_links(links: Iterable[Link]) -> list[Link]:

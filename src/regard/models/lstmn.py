@@ -25,7 +25,8 @@ with deviation 1, and the readout with 3/√d, since h is small; `recurrent` des
 
 The reads of deep fusion depend on the words and on earlier reads, never on the decoder's tapes, so that teacher forcing
 runs two separate recurrences. `kernels/operations/lstmn.py` implements both with their own backward passes. If a module
-has a hook, the plain loops of this file run instead. In shallow fusion all h_t are computed before the attention.
+has a hook or a backend is forced, the plain loops of this file run instead. In shallow fusion all h_t are computed
+before the attention.
 """
 
 # b sentences · m source positions · n target positions · e width of an input · d of a state, dd twice · g four times

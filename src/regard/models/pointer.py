@@ -9,9 +9,9 @@ Vinyals, Fortunato and Jaitly 2015 (arXiv:1506.03134), section 2.3.
 - A learned annotation after the last word is the position that ends the output.
 
 Search and training use tokens, not positions. The probability of a token is the sum over its positions,
-$p(y) = \sum_{j: x_j = y} a_{ij}$; a token that is not in the source gets the smallest positive number. So the model has
-no readout, and source and target share a vocabulary. `decode` returns the logarithms of these sums, and `output`
-returns them unchanged.
+$p(y) = \sum_{j: x_j = y} a_{ij}$; a token that is not in the source gets the smallest positive number as its
+probability. So the model has no readout, and source and target share a vocabulary. `decode` returns the logarithms of
+these sums, and `output` returns them unchanged.
 
 Three departures. With `once`, the model never points at the same position twice. The paper restricts only its search
 for tours to valid ones (section 4.4); here the restriction also holds in training, where each word uses up its first

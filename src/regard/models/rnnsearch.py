@@ -20,8 +20,8 @@ start normal with deviation 1, and the readout with 1/√d; `recurrent` describe
 
 With teacher forcing, everything that does not depend on the state is computed for all steps at once: the words' part of
 the cell's input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has its own
-backward pass (`kernels/operations/rnnsearch.py`). Elman's cell, or a hook on the attention or the cell, needs the plain
-loop.
+backward pass (`kernels/operations/rnnsearch.py`). The plain loop runs instead for Elman's cell, and if the attention or
+the cell has a hook or a backend is forced.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary

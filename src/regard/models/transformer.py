@@ -114,7 +114,7 @@ class TransformerModel(Model):
         return Monotonic(reach)
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source."""
+        """Encode the source tokens with the encoder's stack."""
         x = self.source(source.ids, source.span)
         return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
 
