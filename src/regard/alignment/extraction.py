@@ -235,9 +235,8 @@ def merge_batch(
 ) -> Float[Tensor, "b h i j"]:
     """Merge weights between pieces into weights between words: mean over a row's pieces, sum over a column's pieces.
 
-    Pieces of no word (-1: END, a tag) and columns beyond `columns` are dropped. Otherwise rows still sum to one. Clark
-    et al. 2019 (arXiv:1906.04341) merge BERT's attention in the same way. `counts` has the largest numbers of words of
-    both sides.
+    Rows still sum to one, less dropped weights: pieces of no word (-1: END, a tag), and columns beyond `columns`. Clark
+    et al. 2019 (arXiv:1906.04341) merge BERT's attention in this way. `counts`: the largest numbers of words per side.
     """
     b, h, n, _ = weights.shape
     i, j = counts

@@ -1,8 +1,7 @@
 """Step-by-step search: one loop for every model and every search option, where the host decides after each step.
 
-It runs on every device and supports everything: greedy search, beams, groups, sampling, coverage, n-gram blocking and
-traces. For many sentences on a GPU `regard.decoding.device_search` does the same without the host, if the options allow
-it.
+It runs on every device, with all options: greedy search, beams, groups, sampling, coverage, n-gram blocking and traces.
+For many sentences on a GPU `regard.decoding.device_search` does the same without the host, if the options allow it.
 
 A beam keeps the likeliest hypotheses of each sentence; greedy search keeps one. At each step every hypothesis is
 extended by every token, and the best 2 × `beam` candidates are considered: those that end and are among the first
@@ -18,12 +17,10 @@ is from Fan et al. 2018 (arXiv:1805.04833), `top_p` is the nucleus of Holtzman e
 A diverse beam search (Vijayakumar et al. 2016, arXiv:1610.02424) searches its groups in order: a group's candidate pays
 `diversity` for each hypothesis of an earlier group that chose the same token at this step.
 
-An output that reaches its limit ends there with END, whose probability counts, so that log-probabilities are those of
-the pair.
+An output that reaches its limit ends there with END, and its log-probability includes END's, as that of any pair.
 
-Other code can take the steps of a search itself (`advance`), and add other sentences to a running search
-(`join_searches`). The sentences are then at different steps: the search counts steps for all of them, and each sentence
-records the step at which it began.
+Other code can take a search's steps itself (`advance`), and join searches while they run (`join_searches`). Sentences
+are then at different steps: the search counts steps for all, and each sentence records the step at which it began.
 """
 
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions

@@ -5,15 +5,12 @@ r"""Scores of captions, each against several references: BLEU-1 … BLEU-4, CIDE
 - CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726, section 4 and its appendix): n-grams of one to four words have the
   weight $\log N - \log \max(1, \mathrm{df})$, where df counts the pictures of the test set with the n-gram in a
   reference. The score is the cosine of output and reference, with the output's values clipped at the reference's,
-  times $\exp(-(l - l')^2 / 2 \cdot 6^2)$ for lengths l and l', averaged over references and n, times ten. The maximum
-  is ten.
-- ROUGE-L (Lin 2004): the length of the longest common subsequence, divided by the length of the output (P) and of the
-  reference (R), the largest P and R over the references, and $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2,
-  averaged over outputs.
+  times $\exp(-(l - l')^2 / 2 \cdot 6^2)$ for lengths l and l', averaged over references and n, times ten (the maximum).
+- ROUGE-L (Lin 2004): the longest common subsequence's length, divided by the lengths of the output (P) and of the
+  reference (R); the mean over outputs of $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2 and each output's best P, R.
 
 Words are lower-case and without punctuation, as in most reports of these scores; `man's` is two words (`man`, `'s`),
-and so is `don't` (`do`, `n't`). This is close, but not identical, to the Penn Treebank tokenizer that the COCO scorer
-uses.
+and so is `don't` (`do`, `n't`). The COCO scorer's Penn Treebank tokenizer is similar, but not identical.
 """
 
 import math

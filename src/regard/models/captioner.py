@@ -21,15 +21,13 @@ $a_i$ of the grid are the annotations; $y_{t-1}$ is the word just read.
   likeliest place, as in hard attention.
 - None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. Only the attention's parameters are missing.
 - The cell computes $h_t$ from $[E y_{t-1}; \hat z_t]$; the deep output is $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$
-  (equation 7), where $L_o$ is the model's readout. $L_h$, $L_o$, the layers of $c_0$ and $h_0$, and the score have a
-  bias.
+  (equation 7), where $L_o$ is the readout. $L_h$, $L_o$, the layers of $c_0$ and $h_0$, and the score have biases.
 
 With several layers, the top layer's state is the query, and the first layer reads the picture. Dropout applies to word
 embeddings, between layers and before the readout, never from step to step.
 
 The decoder of Vaswani et al. 2017 (arXiv:1706.03762) can replace the LSTM: its blocks attend to the places, which are
-projected to the width of the model and get the sinusoids of their row and column. Without these, the blocks could not
-tell left from right.
+projected to the model's width and get the sinusoids of their row and column, to tell left from right.
 """
 
 # b pictures or captions · n words · m places · h w height and width of the grid · c channels · e width of a word

@@ -16,9 +16,8 @@ The encoder can be of any type (`encoders`): another cell, convolutions or self-
 states are $\tanh(W_0 \bar h_m)$, where $\bar h_m$ is the last state of the encoder's top layer, or the mean annotation.
 
 Departures: `bidirectional` reads in both directions, each with half of the width, as Bahdanau's encoder does. The
-concat score (`Additive`) has a bias inside the tanh, and the readout has a bias, where the paper has
-$W_a [h_t; \bar h_j]$ and $W_s \tilde h_t$ alone. Location scores are normalised over a sentence's words, not over all
-`length` positions.
+concat score (`Additive`) has a bias inside the tanh, and the readout has one; the paper has $W_a [h_t; \bar h_j]$ and
+$W_s \tilde h_t$ alone. Location scores are normalised over a sentence's words, not over all `length` positions.
 
 Dropout applies to embeddings, between layers and before the readout, never from step to step: $\tilde h_t$ is fed
 without dropout. Embeddings start normal with deviation 1, and the readout with 3/√d, since h̃ is small; `recurrent`

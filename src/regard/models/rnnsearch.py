@@ -7,8 +7,7 @@ Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
 - $c_i = \sum_j a_{ij} h_j$, $a_{ij} = \mathrm{softmax}_j(v^\top \tanh(W s_{i-1} + U h_j + b))$: the query is the state
   *before* the word.
 - $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, where f is any cell of `recurrent`; its GRU applies the reset gate to U h, the
-  paper's to h. Cells, $s_0$, the score, the deep output and the readout have biases, which the paper leaves out of its
-  formulas.
+  paper's to h. Cells, $s_0$, the score, the deep output and the readout have biases, which the formulas leave out.
 - $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, then maxout over pairs of numbers, then the readout. The
   paper's text has $s_i$ here, its appendix $s_{i-1}$ (`output = "previous"`).
 
