@@ -57,7 +57,7 @@ CHECKED := tests/attention tests/kernels tests/models
 export REGARD_SEED ?= 0
 PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: $(READY)  ## the tests, about seven minutes on two cores
+test: $(READY)  ## the tests, about six minutes on two cores
 	@status=0; \
 	$(PYTEST) -m "$(FAST) and not compile and shapes$(if $(DRAWS), and draws)" $(CHECKED) || status=1; \
 	REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FAST) and (compile or not shapes)$(if $(DRAWS), and draws)" || status=1; \

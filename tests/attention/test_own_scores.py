@@ -12,6 +12,7 @@ from regard.attention import Attention, Decoder, Heads, fused_stack, use_backend
 from regard.attention.grid import GridAttention
 from regard.attention.score import Additive, Cosine, Dot, General, Score
 from regard.attention.span import Causal, Lengths
+from regard.attention.weighting import Softmax
 from regard.errors import BackendError, ShapeError
 from regard.kernels import backends
 
@@ -264,6 +265,23 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
         assert [*fused_stack.heads_features(heads)]
 
 
+def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
+    """A subclass of a built-in part is not served by the built-in's fused kernel."""
+
+    class Opposite(Dot):
+        def compare(self, asked, projected, first=0):
+            return -super().compare(asked, projected, first)
+
+    class Even(Softmax):
+        def weigh(self, scores, mask=None):
+            return super().weigh(scores * 0, mask)
+
+    x = torch.randn(2, 5, 4)
+    for attention in (Attention(Opposite()), Attention(Dot(), weighting=Even())):
+        assert attention.backend(x, x) == "dense"
+        torch.testing.assert_close(attention(x, x), attention.look(x, x).context)
+
+
 # ---- every other name that a score has
 
 
@@ -295,12 +313,23 @@ def test_one_that_takes_the_index_is_given_it():
     torch.testing.assert_close(attention.fold(x, [(x[:, :3], None), (x[:, 3:], None)]), attention(x, x))
 
 
-def test_a_score_that_overrides_call_is_refused():
-    with pytest.raises(TypeError, match="Mine overrides `__call__`, which attention does not call: override `compare"):
-        type("Mine", (Dot,), {"__call__": lambda self, *given: 1.0})
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (Dot, "__call__", "which attention does not call: override `compare"),
+        (Dot, "fused_form", "which follows from `form` and `compare`"),
+        (Additive, "scale", "which only a bilinear score has: override `compare`"),
+        (Dot, "vector", "which only an Additive score has: override `compare`"),
+        (General, "vector", "which only an Additive score has: override `compare`"),
+    ],
+)
+def test_what_would_be_passed_by_is_refused(kind, name, says):
+    method = lambda self, *given: 1.0  # noqa: E731
+    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, {says}"):
+        type("Mine", (kind,), {name: method if name in ("__call__", "scale") else property(method)})
 
 
-def test_a_scale_that_a_comparison_of_ones_own_uses():
+def test_it_is_not_refused_where_the_comparison_is_its_own():
     class Mine(Additive):
         def scale(self, width):
             return 0.5

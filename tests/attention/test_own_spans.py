@@ -35,6 +35,11 @@ def test_a_span_and_a_weighting_by_the_recipe():
     torch.testing.assert_close(attention.look(x, x).context, expected)
 
 
+def test_a_packed_span_that_narrows_is_refused():
+    with pytest.raises(TypeError, match="Mine overrides `narrow`, which is not always called for a Packed span"):
+        type("Mine", (Packed,), {"narrow": lambda self, limits, query: limits})
+
+
 class Backwards:
     """Sees what its parent does not."""
 
@@ -155,3 +160,9 @@ def test_an_answer_that_is_none_is_refused(answer):
         for call in (attention, attention.look):
             with pytest.raises(TypeError, match=r"Odd.narrow returned \w+, expected limits, such as limits.with_mask"):
                 call(x, x, span=span)
+
+
+@pytest.mark.parametrize("name", ["queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"])
+def test_a_packed_span_of_another_layout_is_refused(name):
+    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, which is not always called for a Packed span"):
+        type("Mine", (Packed,), {name: None})

@@ -59,7 +59,10 @@ def test_what_would_be_passed_by_is_refused(name):
 
 
 @pytest.mark.parametrize("kind", [Hard, Gumbel, Sparsemax, Plain])
-def test_a_temperature_of_ones_own_is_used(kind):
+def test_a_temperature_that_is_not_used_is_refused(kind):
+    with pytest.raises(TypeError, match=f"Mine has a `temperature`, which {kind.__name__} does not use"):
+        type("Mine", (kind,), {"temperature": 2.0})
+
     class Warm(kind):
         temperature = 2.0
 

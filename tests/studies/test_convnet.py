@@ -64,11 +64,12 @@ def test_reach_is_what_a_place_sees():
                 parameter.normal_(std=0.5)
             seen = torch.zeros(96, dtype=torch.bool)
             pixels = torch.full((1, 3, 96, 96), 90, dtype=torch.uint8)
-            before = model.grid(Pictures(pixels))[..., 12, 12]
+            before = model.encode(Pictures(pixels)).states.unflatten(1, (24, 24))[:, 12, 12]
             for column in range(96):
                 other = pixels.clone()
                 other[..., 48, column] = 250
-                seen[column] = bool((model.grid(Pictures(other))[..., 12, 12] - before).abs().max() > 1e-9)
+                after = model.encode(Pictures(other)).states.unflatten(1, (24, 24))[:, 12, 12]
+                seen[column] = bool((after - before).abs().max() > 1e-9)
         assert int(seen.sum()) == receptive_field(model)
 
 

@@ -1,9 +1,9 @@
-"""Attention: a Score, a Span and a Weighting, joined; several heads side by side; and a Look at every stage.
+"""Attention: a Score, a Span and a Weighting, combined; multi-head attention; and a Look at every stage.
 
 Scores: `Dot`, `General`, `Additive`, `Cosine`, `Location`, one per head. Spans: `Lengths`, `Causal`, `Monotonic`,
-`Predictive`, `Mask`, `Alibi`, `Packed`, and how they are joined. Weightings: `Softmax`, `Hard`, `Gumbel`, `Sparsemax`,
-`Plain`. Modules: `Attention`, `Learned`, `Heads`, grids; blocks and stacks of them; positions. What is kept between
-steps: `Cache`, `Prepared`, `State`. What was seen: `Look`, `watch`, `call_records`. Who computes: `use_backend`, plans.
+`Predictive`, `Mask`, `Alibi`, `Packed`, joined by `&`. Weightings: `Softmax`, `Hard`, `Gumbel`, `Sparsemax`, `Plain`.
+Modules: `Attention`, `Learned`, `Heads`, grids; blocks, stacks and positions. Kept between steps: `Cache`, `Prepared`,
+`State`. Records: `Look`, `watch`, `call_records`. Choice of kernels: `use_backend`, plans.
 """
 
 from typing import TYPE_CHECKING

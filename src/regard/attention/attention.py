@@ -1,9 +1,9 @@
-r"""Attention: a query and a set of key-value pairs to a weighted sum of the values, $c_i = \sum_j a_{ij} v_j$.
+r"""Attention: from a query and a set of key-value pairs to a weighted sum of the values, $c_i = \sum_j a_{ij} v_j$.
 
-Everything historical is a choice of three parts: a Score, a Span and a Weighting.
+Every attention in the literature is a choice of three parts: a Score, a Span and a Weighting.
 """
 
-# b batch · n queries · m keys, or those of a block · dq query width · dk key width · dv value width
+# b batch · n queries · m keys, or the keys of a block · dq query width · dk key width · dv value width
 import math
 from collections.abc import Iterable
 from typing import Any, cast
@@ -58,7 +58,7 @@ from regard.kernels import additive_chunked as chunked
 
 
 class Learned(nn.Module):
-    """Learned queries: `count` vectors of parameters. HAN's word and sentence vectors are one query each."""
+    """Learned queries: `count` parameter vectors. HAN's word and sentence vectors are one query each."""
 
     def __init__(self, count: int, size: int):
         super().__init__()
@@ -75,10 +75,10 @@ class Learned(nn.Module):
 
 
 class Attention(Attentive):
-    """Joins a score, a span and a weighting.
+    """A score, a span and a weighting, combined.
 
-    `query=Learned(…)` makes the queries parameters; call it with None in their place. A span given here holds for every
-    call, joined with the call's own. Dropout falls on the weights in training, which are not renormalised.
+    `query=Learned(…)` makes the queries parameters; call it with None instead of a query. The span given here holds for
+    every call, joined with the call's own. In training, dropout applies to the weights, which are not renormalised.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Attention(Attentive):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Cache:
-        """Make a cache for `size` keys of width `keys` and values of width `values` per row; `extend` fills it."""
+        """Return an empty cache for `size` keys (width `keys`) and values (width `values`) per row, to `extend`."""
         rows, size = check_positive(rows=rows, size=size)
         key_shape = (rows, size, self.score.projected_size(keys))
         return empty_cache(self, key_shape, (rows, size, values), dtype, device)
@@ -138,7 +138,7 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> Look:
-        """Attend and return every stage: scores, weights and context, from one differentiable pass and one draw."""
+        """Attend, and return every stage: scores, weights and context, from one differentiable pass and one sample."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.look_projected(self.score.project_query(query), prepared, query, span)
 
@@ -153,7 +153,7 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> Plan:
-        """Return who would serve this call, and why those that are asked before do not; printed, a line each."""
+        """Return which backend would run this call, and why those before it do not; it prints one line for each."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.plan_projected(self.score.project_query(query), prepared, query, span)
 
@@ -165,10 +165,10 @@ class Attention(Attentive):
     ) -> Float[Tensor, "*b n dv"]:
         """Return the context over blocks of (keys, values) from an iterator of any length.
 
-        Without values (None) a block's keys are its values, as in the forward; keys may be Prepared.
+        Without values (None), a block's keys are its values, as in `forward`; keys may be Prepared.
 
-        Partial softmaxes are merged by log-sum-exp, in memory that does not grow with the number of blocks (without
-        gradients; with them every block's graph is kept).
+        Partial softmaxes are merged by log-sum-exp. Without gradients, memory does not grow with the number of blocks;
+        with gradients, every block's graph is kept.
         """
         prepared = (self.check_inputs(query, keys, values)[1] for keys, values in blocks)
         dropout = self.dropout if self.training else 0.0
@@ -182,7 +182,7 @@ class Attention(Attentive):
         return self.weighting.draws and self.weighting.training
 
     def _resolve_query(self, query: Tensor | None) -> Tensor:
-        """The query of a call, or the learned one."""
+        """Return the call's query, or the learned one."""
         if query is None:
             if self.query is None:
                 raise ArgumentError("query: None given, expected a tensor [*b n dq] (only query=Learned(…) needs none)")
@@ -194,7 +194,7 @@ class Attention(Attentive):
     def check_inputs(
         self, query: Tensor | None, keys: Tensor | Prepared, values: Tensor | None
     ) -> tuple[Tensor, Prepared]:
-        """The query and the prepared keys of a call, checked."""
+        """Return the query and the prepared keys of a call, after checking them."""
         query = self._resolve_query(query)
         if isinstance(keys, Prepared):
             keys.check_owner(self)
@@ -219,7 +219,7 @@ class Attention(Attentive):
     def attend_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
-        """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
+        """Attend after the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
         if type(span) is Shared and span.packed is None and self.span is None and not isinstance(prepared, Cache):
             call, padded = self.resolve_call(projected_query, prepared, query, span, heads), None
         else:
@@ -228,14 +228,14 @@ class Attention(Attentive):
         return context if padded is None else padded.unpad(context, heads)
 
     def attend_within(self, projected_query: Tensor, prepared: Prepared, limits: SpanLimits) -> Tensor:
-        """The forward behind the projections, within limits that somebody else resolved."""
+        """Attend after the projections, within limits that the caller has resolved."""
         call = self._build_call(projected_query, prepared.keys, prepared.values, limits)
         return backends.choose(describe(call)).attend(call)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Look:
-        """The look behind the projections."""
+        """Return the look, after the projections."""
         span = join(self.span, span)
         packed, rest = split_packed(span)
         if packed is None:
@@ -262,13 +262,13 @@ class Attention(Attentive):
     def plan_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Plan:
-        """Who would serve the forward, and why not those before."""
+        """Return the plan of the forward, after the projections."""
         return backends.plan(describe(self.resolve(projected_query, prepared, query, span, heads)[0]))
 
     def resolve(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
     ) -> tuple[Call, Packed | None]:
-        """Return the call that is served, and the sequences that had to be padded for it: its context is unpadded."""
+        """Return the call to run, and the Packed if its sequences were padded for it, to unpad the context."""
         if type(span) is Shared and self.span is None:
             packed, rest = span.packed, span.rest
         elif span is None and self.span is None:
@@ -278,7 +278,7 @@ class Attention(Attentive):
             packed, rest = split_packed(span)
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
-                prepared = prepared.contents()  # a mask is of the whole size
+                prepared = prepared.contents()  # a mask covers the cache's whole size
             return self.resolve_call(projected_query, prepared, query, span, heads), None
         packed = packed.to(projected_query.device)
         call = self.resolve_packed_call(projected_query, prepared, packed, rest)
@@ -290,7 +290,7 @@ class Attention(Attentive):
     def resolve_call(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
     ) -> Call:
-        """Resolve the span into limits, and return everything that a backend needs."""
+        """Resolve the span into limits, and return the call with everything a backend needs."""
         keys, values = prepared.keys, prepared.values
         batch = projected_query.shape[:-2]
         if not batch == keys.shape[:-2] == values.shape[:-2]:
@@ -313,7 +313,7 @@ class Attention(Attentive):
     def resolve_packed_call(
         self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
     ) -> Call:
-        """Describe a call on packed sequences as they lie, for a kernel that takes offsets."""
+        """Return the call for packed sequences without padding, for a kernel that takes offsets."""
         packed.check(projected_query.shape[-2], prepared.keys.shape[-2])
         limits = SpanLimits(
             projected_query.shape[-2],
@@ -321,7 +321,7 @@ class Attention(Attentive):
             projected_query.device,
             causal=0 if any(is_exactly(part, Causal) for part in rest) else None,
             layout=Layout(packed.offsets, packed.key_offsets, packed.longest, packed.longest_key),
-            needs_padding=not all(  # what kernels know beside Packed sequences as they lie
+            needs_padding=not all(  # kernels for packed sequences support only causality from 0 on
                 isinstance(part, Causal)
                 and is_exactly(part, Causal)
                 and isinstance(part.start, int)
@@ -334,7 +334,7 @@ class Attention(Attentive):
     def pad_packed(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
-        """Pad packed queries, keys and values, one row per sequence, with the span that fits them."""
+        """Pad packed queries, keys and values to one row per sequence, with a span to match."""
         for name, tensor in (("query", projected_query), ("keys", prepared.keys), ("values", prepared.values)):
             if tensor.ndim != 2 + heads:
                 shape = list(tensor.shape)
@@ -349,7 +349,7 @@ class Attention(Attentive):
         )
 
     def _build_call(self, query: Tensor, keys: Tensor, values: Tensor, limits: SpanLimits) -> Call:
-        """The call, with its functions and numbers; under autocast all tensors in one dtype."""
+        """Return the call with its functions and numbers; under autocast, all tensors get one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)
             if not query.dtype == keys.dtype == values.dtype == torch.float64:
@@ -412,7 +412,7 @@ class Attention(Attentive):
 def narrowed(
     span: Span | None, batch: tuple[int, ...], n: int, m: int, query: Tensor, length: Tensor | None, heads: bool
 ) -> SpanLimits:
-    """Resolve a span for n queries of m keys, of which `length` exist; with `heads`, the batch ends in them."""
+    """Resolve a span for n queries and m keys, of which `length` exist; with `heads`, the batch ends in the heads."""
     alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
     if span is None and length is None:
         return SpanLimits(n, m, query.device, (*alone, 1) if heads else batch, heads=count)
@@ -430,20 +430,20 @@ def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, 
 
 
 def describe_part(part: object) -> str:
-    """A module without its children."""
+    """Describe a module without its children."""
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
 
 
-# ---- blocks of keys that arrive one after the other, by merging partial softmaxes
+# ---- blocks of keys from an iterator, by merging partial softmaxes
 
 
-UNKNOWN = 1 << 60  # keys still to come
+UNKNOWN = 1 << 60  # number of keys, not known yet
 
 
 def fold(
     query: Tensor, blocks: Iterable[Prepared], span: Span | None, score: Score, weighting: Weighting, dropout: float
 ) -> Tensor:
-    """The context of every query over the blocks' keys and values laid end to end."""
+    """Return the context of every query over the keys and values of all blocks."""
     if getattr(weighting.weigh, "__func__", None) is not Softmax.weigh:
         raise ArgumentError(f"fold: {type(weighting).__name__} given, expected Softmax, whose sums can be merged")
     parts = parts_of(span)
@@ -460,7 +460,7 @@ def fold(
         if last > expected:
             raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
         new = fold_block(query, prepared, span, score, weighting.temperature, dropout, expected, first)
-        if state is not None:  # both on the higher of their two scales
+        if state is not None:  # rescale both to the higher maximum
             highest = torch.maximum(state[0], new[0])
             mine, theirs = torch.exp(state[0] - highest), torch.exp(new[0] - highest)
             new = highest, state[1] * mine + new[1] * theirs, state[2] * mine + new[2] * theirs
@@ -472,7 +472,7 @@ def fold(
     for part in parts:
         if isinstance(part, Lengths) and part.max_length is not None and part.max_length > first:
             raise ShapeError(f"lengths: {part.max_length} given, expected 0 … {first}, the number of keys")
-    # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
+    # A query that sees no key has sums of zero; divided by one they stay zero, with finite gradients.
     _, total, weighted_sum = state
     return (weighted_sum / total.masked_fill(total == 0, 1.0)).to(query.dtype)
 

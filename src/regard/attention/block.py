@@ -1,8 +1,8 @@
-"""A block: self-attention, residual, layer norm, feed-forward; with cross-attention, a decoder's; and a stack of them.
+"""A block: self-attention, residual, layer norm, feed-forward, and cross-attention in a decoder; and a stack of blocks.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. `norm="post"` is the paper's LayerNorm(x + f(x)); `norm="pre"` is
-x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745). What stands beside attention can be taken away
-and studied: `norm="none"`, `residual=False`, `feed_forward=False`.
+x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745). Everything besides attention can be removed for
+a study: `norm="none"`, `residual=False`, `feed_forward=False`.
 """
 
 # b batch · n positions of x · m positions of memory · d width
@@ -28,7 +28,7 @@ Split = Literal["projection", "input"]
 
 
 class BlockOptions(TypedDict, total=False):
-    """What all blocks of a stack are made with; their meanings and defaults are those of `Block`."""
+    """Options of all blocks of a stack; their meanings and defaults are those of `Block`."""
 
     norm: Norm
     dropout: float
@@ -44,7 +44,7 @@ class BlockOptions(TypedDict, total=False):
 
 
 class Residual(nn.Module):
-    """The part that all blocks share: each sub-layer has its residual, its norm and its dropout."""
+    """The base of all blocks: each sub-layer has a residual, a norm and dropout."""
 
     norm: Norm
     dropout: float
@@ -52,18 +52,18 @@ class Residual(nn.Module):
 
 
 def replace_dropped(x: Tensor, y: Tensor, p: float) -> Tensor:
-    """Take a part's output in the place of what it read: a residual that is none."""
+    """Return the sub-layer's output after dropout, without a residual: it replaces the input."""
     return dropout(y, p)
 
 
 class Block(Residual):
     """Self-attention, with `cross` attention to a memory, and a feed-forward net, each with its residual.
 
-    `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
-    residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after its
-    `activation`: "relu" (the paper's), "gelu" or "silu".
-    `depth` is the width of a head's queries and keys (by default size / heads); `score` and `split` are those of Heads.
-    Without `residual` a part's output stands alone; without `feed_forward` a block ends with its attention.
+    `hidden` is the feed-forward net's width, by default 4 × size. `dropout` applies to each part's output, before the
+    residual; `attention_dropout` to the attention weights; `feed_dropout` inside the feed-forward net, after its
+    `activation`: "relu" (the paper's), "gelu" or "silu". `depth` is the width of a head's queries and keys (by default
+    size / heads); `score` and `split` are those of Heads. Without `residual`, each part's output replaces its input;
+    without `feed_forward`, a block ends with its attention.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class Block(Residual):
         past: Cache | None = None,
         rows: int = 1,
     ) -> Float[Tensor, "*b n d"]:
-        """Return x after self-attention (over `past` too, which x joins), cross-attention and feed-forward net.
+        """Return x after self-attention (over `past` too, which x extends), cross-attention and feed-forward net.
 
-        `rows` of x lie side by side for each row of the memory, as in a beam.
+        Each row of the memory has `rows` adjacent rows of x, as in a beam.
         """
         if (memory is None) != (self.cross is None):
             actual, expected = ("none", "one") if memory is None else ("one", "none")
@@ -125,12 +125,12 @@ class Block(Residual):
 
         pre, p = self.norm == "pre", self.dropout if self.training else 0.0
         add = dropout_add if self.has_residual else replace_dropped
-        # Whoever listens to a Heads, or stands in its place, is given the span itself.
+        # A module with hooks, or one that replaces a Heads, gets the original span.
         itself, across = self.attention, self.cross
         free = isinstance(itself, Heads) and not itself._forward_hooks and not itself._forward_pre_hooks
         plain = span if free and type(itself) is Heads else unshare(span)
         y = self.attention_norm(x) if pre else x
-        # Where nobody listens to a Heads, `step` may do the work of its forward.
+        # If a Heads has no hooks, `step` may replace its forward.
         if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and free):
             y = itself.step(y, past, plain, start)
         else:
@@ -156,7 +156,7 @@ class Block(Residual):
 class MixingBlock(Residual):
     """A block that connects words by `mixing(x, span)` instead of attention, followed by a feed-forward net.
 
-    A convolution or a recurrence, say, to compare self-attention with.
+    The mixing is, for example, a convolution or a recurrence, for comparisons with self-attention.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class MixingBlock(Residual):
     def forward(
         self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
-        """Return x after mixing and feed-forward net; of the span, only padding and packing count."""
+        """Return x after mixing and feed-forward net; only padding and packing in the span matter."""
         pre, p, span = self.norm == "pre", self.dropout if self.training else 0.0, unshare(span)
         add = dropout_add if self.has_residual else replace_dropped
         mixed = self.mixing(self.mixing_norm(x) if pre else x, span)
@@ -195,7 +195,7 @@ class MixingBlock(Residual):
 
 
 def check_options(norm: str, activation: str) -> None:
-    """Refuse names that are none of those there are."""
+    """Raise ArgumentError for an unknown norm or activation."""
     if norm not in ("pre", "post", "none"):
         raise ArgumentError(f"norm: {norm!r} given, expected 'pre', 'post' or 'none'")
     if activation not in ACTIVATIONS:
@@ -203,12 +203,12 @@ def check_options(norm: str, activation: str) -> None:
 
 
 def make_norm(norm: Norm, size: int) -> nn.Module:
-    """A layer norm, or nothing in its place."""
+    """Return a layer norm, or an identity for "none"."""
     return nn.Identity() if norm == "none" else nn.LayerNorm(size)
 
 
 def make_feed_forward(size: int, hidden: int, activation: Activation, dropout: float) -> nn.Sequential:
-    """max(0, x W₁ + b₁) W₂ + b₂, or another activation in place of the maximum."""
+    """Return max(0, x W₁ + b₁) W₂ + b₂, or another activation instead of the maximum."""
     return nn.Sequential(Linear(size, hidden), ACTIVATIONS[activation](dropout), Linear(hidden, size))
 
 
@@ -220,10 +220,10 @@ class ActivationDropout(nn.Module):
         self.dropout = check_dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
-        """The activation of every number."""
+        """Return the activation of every element."""
         if self.dropout and self.training:
             return self.compute(x, self.dropout)
-        active: Tensor = super().forward(x)  # the activation's own, which stands behind this class
+        active: Tensor = super().forward(x)  # the activation's own forward, next in the method resolution order
         return active
 
     @staticmethod
@@ -242,7 +242,7 @@ class ReLUDropout(ActivationDropout, nn.ReLU):
 
 
 class GELUDropout(ActivationDropout, nn.GELU):
-    """x · Φ(x), Φ the normal distribution, followed by dropout in training."""
+    """x · Φ(x), Φ the normal distribution function, followed by dropout in training."""
 
     compute = staticmethod(gelu_dropout)
 
@@ -268,9 +268,9 @@ class Stack(nn.Module):
     # ---- for other parts of Regard
 
     def share(self, span: Span | None) -> Span | None:
-        """The span as all blocks ask it, resolved once for all of them.
+        """Return the span for all blocks, resolved once for all of them.
 
-        Blocks of somebody's own, and whoever listens to a block, are given the span itself.
+        Unknown kinds of blocks, and blocks with hooks, get the original span.
         """
         if _has_any_global_hook():
             return span

@@ -1,9 +1,9 @@
-"""Blocks stacked: an encoder, and a decoder that runs all steps at once or one at a time; plans of a model.
+"""Stacks of blocks: an encoder, and a decoder that runs all steps at once or one at a time; plans of a model.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. With `norm="pre"` a stack ends with one more norm.
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. With `norm="pre"` a stack ends with an additional norm.
 
-A call of one attention has a plan of its own (`attention.plan(…)`, `heads.plan(…)`). Of a model every stack and every
-attention that is called is asked for its plan on the way, so that a slow path has a name and a reason.
+A single attention reports the plan of a call (`attention.plan(…)`, `heads.plan(…)`). For a model, `plan_calls` collects
+the plans of all stacks and attentions during a forward, so that a slow path has a name and a reason.
 """
 
 # b batch · n positions of x · m positions of memory · d width
@@ -25,7 +25,7 @@ from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Plan, table
 
-# Options of `Block` that a block without attention has no use for.
+# Options of `Block` that a block without attention does not use.
 OF_ATTENTION = {"attention_dropout", "rotary", "depth", "score", "split"}
 
 
@@ -34,7 +34,7 @@ class Encoder(Stack):
 
     `options` are those of `Block`: norm, dropouts, positions, score and the others.
 
-    With `mixing`, which makes a module for each block, words meet by that in place of attention.
+    `mixing` makes a module for each block, which replaces its self-attention.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Decoder(Stack):
         memory_span: Span | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n d"]:
-        """Run all steps at once, teacher-forced; each step attends to itself and the earlier ones."""
+        """Run all steps at once, with teacher forcing; each step attends to itself and the earlier ones."""
         span = join(Causal(), span)
         first = isinstance(start, int) and start == 0
         if x.is_cuda and first and fused_stack.serves(self, x, span, memory, memory_span):
@@ -106,11 +106,11 @@ class Decoder(Stack):
     def start(
         self, memory: Float[Tensor, "s m e"], size: int, memory_span: Span | None = None, *, rows: int = 1
     ) -> State:
-        """Make the state before the first step, with room for `size` steps of `rows` hypotheses per sentence."""
+        """Return the state before the first step, with room for `size` steps of `rows` hypotheses per sentence."""
         if memory.ndim != 3:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected [sentences m width]")
         sentence: dict[str, Any] = {}
-        for part in parts_of(memory_span):  # as tensors, so that sentences can leave and join
+        for part in parts_of(memory_span):  # as tensors, so that sentences can be added and removed
             if isinstance(part, Lengths) and is_exactly(part, Lengths):
                 sentence["lengths"] = part.lengths.to(memory.device).expand(len(memory)).clone()
             elif isinstance(part, Mask) and is_exactly(part, Mask):
@@ -125,20 +125,20 @@ class Decoder(Stack):
         return State(sentence, row, rows)
 
     def step(self, x: Float[Tensor, "r n d"], state: State, span: Span | None = None) -> Float[Tensor, "r n d"]:
-        """Run the next step (or the next few) of every row, each at its own position; the state advances in place."""
+        """Run the next step (or the next few) of every row, each at its own position; the state is updated in place."""
         length = state.row["past.0"].length
         if x.ndim != 3 or len(x) != len(length):
             raise ShapeError(f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(length)} rows")
         if (fused := fused_step.find_step(self, x, state, span)) is not None:
             return fused.run(x, state)
         start = self.position(state)
-        if x.shape[-2] > 1:  # one query sees all that its cache holds
+        if x.shape[-2] > 1:  # a single query sees all keys in its cache
             span = join(Causal(start), span)
         shared, across = self.share(span), state.across
         if across is None:
             lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
             across = share(join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask)))
-            if x.device.type == "cpu" and not torch.compiler.is_compiling():  # a graph reads lengths that change
+            if x.device.type == "cpu" and not torch.compiler.is_compiling():  # graphs read changing lengths
                 state.across = across
         across = across if isinstance(shared, Shared) else unshare(across)
         for i, block in enumerate(self.blocks):
@@ -156,7 +156,7 @@ class Decoder(Stack):
     # ---- for other parts of Regard
 
     def position(self, state: State) -> Start:
-        """The position of the next step: a number where it is known on the host and the same for all rows."""
+        """Return the next step's position: a number if all rows share it and the host knows it, else a tensor."""
         past = state.row["past.0"]
         bounds = past.length_range()
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else past.length.clone()
@@ -166,7 +166,7 @@ class Decoder(Stack):
 
 
 class ModelPlan(dict[str, Plan]):
-    """The plan of each attention of a model, by its dotted name, and of each stack: printed, a line for each."""
+    """The plan of each attention of a model, by its dotted name, and of each stack; it prints a line for each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class ModelPlan(dict[str, Plan]):
 
 @contextmanager
 def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
-    """Note the plan of every stack and every attention that is called inside the block; the last call's counts."""
+    """Record the plan of every stack and attention called inside the block; only the last call of each counts."""
     found = ModelPlan()
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
 
@@ -196,7 +196,7 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
         if isinstance(module, Decoder):
             span = join(Causal(), span)
         request = fused_stack.describe(module, given["x"], span, given.get("memory"), given.get("memory_span"))
-        needs = tuple(each for each in request.features if each != table.HOOKS)  # this one's own
+        needs = tuple(each for each in request.features if each != table.HOOKS)  # plan_calls' own hooks
         found.stacks[name] = fused_stack.STACK.plan(request._replace(features=needs))
 
     attentions = {name: module for name, module in find_outermost(model).items() if hasattr(module, "plan")}
@@ -205,7 +205,7 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
         for name, module in (*stacks.items(), *attentions.items())
     ]
     try:
-        with stay_eager():  # what is compiled would not call hooks
+        with stay_eager():  # compiled code would not call the hooks
             yield found
     finally:
         for handle in handles:
@@ -213,6 +213,6 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
 
 
 def stack_features(model: nn.Module) -> tuple[str, ...]:
-    """What the stacks of a model need, whatever they are called with, that keeps them from being fused."""
+    """Return the properties of a model's stacks that rule out the fused stack, whatever the inputs."""
     blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
     return tuple(dict.fromkeys(feature for block in blocks for feature in fused_stack.block_features(block)))

@@ -1,7 +1,7 @@
-"""Keys and values that are ready, projected once or filled step by step; and a decoder's state between steps."""
+"""Prepared keys and values, projected once; caches that fill step by step; and a decoder's state between steps."""
 
 # b batch · m keys · p width of a projected key · dv value width
-# s sentences · r rows, of a sentence or of all · a heads · t positions · d width of a head
+# s sentences · r rows, of one sentence or of all · a heads · t positions · d width of a head
 import functools
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -23,26 +23,26 @@ __all__ = ["Cache", "Prepared", "SharedBeamCache", "empty_cache"]
 
 @dataclass(eq=False)
 class Prepared:
-    """Projected keys and their values, accepted wherever keys are by the module that made them."""
+    """Projected keys and their values; the module that made them accepts them wherever it accepts keys."""
 
     keys: Float[Tensor, "*bk m p"]  # of Heads: [*b heads m p]
     values: Float[Tensor, "*bv m dv"]
     owner: nn.Module
-    length: Int[Tensor, "..."] | None = None  # [rows]: keys that exist, where that is not all of them
+    length: Int[Tensor, "..."] | None = None  # [rows]: the number of keys that exist, if not all do
 
     def float(self) -> "Prepared":
-        """Keys and values in float32, for steps too small for half precision, where every cast is one more kernel."""
+        """Return keys and values in float32, for small steps, where each cast of half precision is one more kernel."""
         return Prepared(self.keys.float(), self.values.float(), self.owner, self.length)
 
     def copy(self) -> "Prepared":
-        """Copy keys and values, without a gradient, into tensors of their own that a state may write."""
+        """Copy keys and values, without a gradient, into new tensors that a state may overwrite."""
         length = None if self.length is None else self.length.detach().clone()
         return Prepared(self.keys.detach().clone(), self.values.detach().clone(), self.owner, length)
 
     # ---- for other parts of Regard
 
     def check_owner(self, module: nn.Module, name: str = "keys") -> None:
-        """Refuse keys that another module projected."""
+        """Raise ArgumentError if another module projected these keys."""
         if self.owner is not module:
             mine, other = type(module).__name__, type(self.owner).__name__
             raise ArgumentError(
@@ -52,16 +52,16 @@ class Prepared:
 
 @dataclass(eq=False)
 class Cache(Prepared):
-    """Fixed buffers [rows … size d] that fill up in place, by index, each row at its own pace.
+    """Fixed buffers [rows … size d] that fill in place, by index, each row at its own pace.
 
-    Its tensors never change their address or shape, so that a step can be captured once and replayed. It is for
-    inference: no gradient flows through what was written. (On a CPU buffers lie step by step, [size rows … d], so that
-    what is filled is one block of memory, and the steps of all rows are written and read together.)
+    The tensors never change address or shape, so that a step can be captured once and replayed. A cache is for
+    inference: no gradient flows through it. (On a CPU the buffers' memory order is [size rows … d], so that the filled
+    part is contiguous, and one step of all rows is written and read together.)
     """
 
     length: Int[Tensor, " rows"]
-    private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
-    # Fewest and most keys of a row on a CPU, with the tensor that they were read from and its version.
+    private_rows: bool = False  # each of a beam's rows has its own copy of its past, in order
+    # Fewest and most keys of any row on a CPU, with the tensor that they were read from and its version.
     bounds: tuple[Tensor, int, tuple[int, int]] | None = None
 
     def extend(self, new: Prepared) -> None:
@@ -84,7 +84,7 @@ class Cache(Prepared):
             self.write_(new.keys.detach(), new.values.detach(), bounds)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
-        """Row i becomes what row rows[i] was: a beam reordered in place."""
+        """Replace row i by the previous row rows[i]: reorder a beam in place."""
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         bounds = self.length_range()
@@ -94,7 +94,7 @@ class Cache(Prepared):
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: "Cache") -> None:
-        """Fill these rows with those of another cache, of the same size or of a smaller one."""
+        """Copy rows from another cache, of the same size or a smaller one, into these rows."""
         other.check_owner(self.owner, "other")
         pairs = (self.keys, other.keys), (self.values, other.values)
         parts = [buffer[..., : source.shape[-2], :] for buffer, source in pairs]
@@ -113,7 +113,7 @@ class Cache(Prepared):
     # ---- for other parts of Regard
 
     def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
-        """Write what `extend` has checked behind the keys and values that there are."""
+        """Write keys and values, which `extend` has checked, after the existing ones."""
         count = keys.shape[-2]
         pairs = (self.keys, keys), (self.values, values)
         if bounds is not None and bounds[0] == bounds[1]:
@@ -122,19 +122,19 @@ class Cache(Prepared):
         else:
             rows = torch.arange(len(self.length), device=self.length.device)[:, None]
             index = self.length[:, None] + torch.arange(count, device=self.length.device)
-            index = index.clamp(max=self.keys.shape[-2] - 1)  # of rows that are done, and step on with the others
+            index = index.clamp(max=self.keys.shape[-2] - 1)  # finished rows still step with the others
             for buffer, tensor in pairs:
                 buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
         self.advance(count, bounds)
 
     def advance(self, count: int, bounds: tuple[int, int] | None) -> None:
-        """Note that every row has so many keys more."""
+        """Record that every row has `count` more keys."""
         self.length += count
         if bounds is not None and not self.length.is_inference():
             self.bounds = self.length, self.length._version, (bounds[0] + count, bounds[1] + count)
 
     def length_range(self) -> tuple[int, int] | None:
-        """Return the fewest and the most keys of any row, if reading them is free."""
+        """Return the fewest and the most keys of any row if reading them is free, otherwise None."""
         if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
             return None
         length, version, bounds = self.bounds or (None, 0, (0, 0))
@@ -143,9 +143,7 @@ class Cache(Prepared):
         return int(self.length.min()), int(self.length.max())
 
     def contents(self) -> Prepared:
-        """Return the keys and values in the cache, without the room behind; where that is not known on the host, all of
-        it.
-        """
+        """Return the filled part of the cache, or all of it if the lengths are not known on the host."""
         bounds = self.length_range()
         if bounds is None or 0 in bounds:
             return self
@@ -153,7 +151,7 @@ class Cache(Prepared):
         return Prepared(keys, values, self.owner, None if bounds[0] == bounds[1] else self.length)
 
     def join(self, other: "Cache", steps: int) -> "Cache":
-        """Return a new cache of the rows of both, with room for `steps` more of each."""
+        """Return a new cache with the rows of both, with room for `steps` more keys in each."""
         other.check_owner(self.owner, "other")
         length = torch.cat([self.length, other.length])
         used, count = int(length.max()), len(self.length)
@@ -177,10 +175,10 @@ def empty_cache(
     dtype: torch.dtype | None,
     device: torch.device | str | None,
 ) -> Cache:
-    """A cache of zeros, by default with the dtype and on the device of the owner's parameters."""
+    """Return a cache of zeros, by default with the dtype and device of the owner's parameters."""
     like = next(owner.parameters(), torch.empty(0))
     dtype, device = dtype or like.dtype, device or like.device
-    with torch.inference_mode(False):  # it has a version, by which is known whether somebody wrote to it
+    with torch.inference_mode(False):  # inference tensors have no version, by which writes are detected
         length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
@@ -190,16 +188,16 @@ def empty_cache(
     return Cache(buffers[0], buffers[1], owner, length)
 
 
-MOST_ROWS = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
+MOST_ROWS = 8  # rows per sentence: each attends to all rows' slots, so that with more rows, copies are faster
 
 
 @dataclass(eq=False)
 class SharedBeamCache(Cache):
-    """The cache of a beam: keys and values [s a slots d], tokens of each row [s·r], and the slots of each row's past.
+    """The cache of a beam: keys and values [s a slots d], each row's length [s·r], and the slots of each row's past.
 
-    Hypotheses share most of their past, and at every step some die and others fork. Copying keys and values from row to
-    row each time costs more than looking at them. Here every step's keys stay where they were written; a row is a mask
-    over the slots, and forking copies the mask. The rows of a sentence ask together: one look for all of them.
+    Hypotheses share most of their past, and at every step some end and others fork. Copying keys and values between
+    rows would cost more than attending to them. Here every step's keys stay in place; a row is a mask over the slots,
+    and a fork copies the mask. One attention call serves all rows of a sentence.
     """
 
     rows: int = 1
@@ -208,7 +206,7 @@ class SharedBeamCache(Cache):
 
     @classmethod
     def from_cache(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
-        """`rows` hypotheses per sentence with the past of its only one; None where pasts are not equally long."""
+        """Return a cache with `rows` hypotheses per sentence, which share its past; None if pasts differ in length."""
         length_range = cache.length_range()
         if (
             type(cache) is not Cache
@@ -227,12 +225,12 @@ class SharedBeamCache(Cache):
             buffers.append(wide)
         lineage = torch.zeros(count, rows, slots, dtype=torch.bool)
         lineage[..., :used] = True
-        with torch.inference_mode(False):  # it has a version, as that of `empty_cache`
+        with torch.inference_mode(False):  # with a version, as in `empty_cache`
             length = cache.length.repeat_interleave(rows)
         return cls(buffers[0], buffers[1], cache.owner, length, rows=rows, used=used, lineage=lineage)
 
     def extend(self, new: Prepared) -> None:
-        """The next key and value of every row."""
+        """Append the next key and value of every row."""
         if new.owner is not self.owner:
             new.check_owner(self.owner)
         if new.keys.shape[-2] != 1:
@@ -242,7 +240,7 @@ class SharedBeamCache(Cache):
         self.write_(new.keys, new.values, self.length_range())
 
     def write_(self, keys: Tensor, values: Tensor, bounds: tuple[int, int] | None) -> None:
-        """Write the next key and value of every row into slots of their own."""
+        """Write the next key and value of every row into its own new slot."""
         for buffer, entries in ((self.keys, keys), (self.values, values)):
             slots = buffer.narrow(-2, self.used, self.rows)
             slots.copy_(entries[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2))
@@ -251,12 +249,12 @@ class SharedBeamCache(Cache):
         self.advance(1, bounds)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
-        """Row i descends from what row rows[i] did."""
-        used = self.lineage[..., : self.used]  # the rows of a sentence are equally far: their lengths stay
+        """Give row i the past of row rows[i]."""
+        used = self.lineage[..., : self.used]  # the rows of a sentence have equal lengths, which stay the same
         used.copy_(used.flatten(0, 1).index_select(0, rows).view_as(used))
 
     def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
-        """Return a cache of some rows alone: all rows of some sentences."""
+        """Return a cache of these rows, which are all rows of some sentences."""
         sentences = rows[:: self.rows] // self.rows
         return SharedBeamCache(
             self.keys[sentences],
@@ -269,7 +267,7 @@ class SharedBeamCache(Cache):
         )
 
     def join(self, other: Cache, steps: int) -> "SharedBeamCache":
-        """Return a new cache of the sentences of both, with room for `steps` more; slots of dead rows are let go."""
+        """Return a new cache with the sentences of both, with room for `steps` more; drop the slots of dead rows."""
         assert isinstance(other, SharedBeamCache)
         other.check_owner(self.owner, "other")
         parts = self.live_slots(), other.live_slots()
@@ -289,7 +287,7 @@ class SharedBeamCache(Cache):
         return SharedBeamCache(keys, values, self.owner, length, rows=self.rows, used=used, lineage=lineage)
 
     def live_slots(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and lineage of the slots that a row of their sentence still descends from."""
+        """Return keys, values and lineage of the slots in the past of at least one row of their sentence."""
         lineage = self.lineage[..., : self.used]
         live = lineage.any(1)
         most = int(live.sum(1).max()) if live.numel() else 0
@@ -301,11 +299,11 @@ class SharedBeamCache(Cache):
         return keys, values, lineage.gather(2, order[:, None].expand(-1, self.rows, -1))
 
     def contents(self) -> Prepared:
-        """Return the keys and values in the cache, of all rows together."""
+        """Return the filled keys and values, of all rows together."""
         return Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
 
     def contents_within(self) -> tuple[Prepared, SpanLimits]:
-        """Return the keys and values in the cache, and what each row may look at: the slots that it descends from."""
+        """Return the filled keys and values, and the limits that let each row see only the slots of its own past."""
         whole = Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
         visible, batch = self.lineage[:, None, :, : self.used], (len(self.keys), 1)
         heads = self.keys.shape[1]
@@ -314,25 +312,25 @@ class SharedBeamCache(Cache):
 
 @functools.cache
 def identity(rows: int) -> Bool[Tensor, "r r"]:
-    """Every row's own new slot."""
+    """Return the mask of each row's new slot, [r r]."""
     with torch.inference_mode(False):
         return torch.eye(rows, dtype=torch.bool)
 
 
 @dataclass(eq=False)
 class BeamIndexCache(Cache):
-    """The cache of a beam on a GPU: keys stay where they were written, [r a t d], and a table says where they lie.
+    """The cache of a beam on a GPU: keys stay in place, [r a t d], and an index table locates them.
 
-    At every step some hypotheses die and others fork. Copying their keys and values costs more than looking at them,
-    and lasts longer the longer the sentence; here only the table is put in another order: position t of row r lies in
-    row `row_index[r, t]`. A kernel reads through it.
+    At every step some hypotheses end and others fork. Copying their keys and values costs more than attending to them,
+    and the cost grows with the sentence. Here only the table is reordered: position t of row r is stored in row
+    `row_index[r, t]`. A kernel reads through the table.
     """
 
     row_index: Int[Tensor, "r t"] = field(kw_only=True)
 
     @classmethod
     def from_cache(cls, cache: Cache) -> "BeamIndexCache":
-        """A cache whose rows each have their own past."""
+        """Return a BeamIndexCache in which each row stores its own past."""
         return cls(
             cache.keys,
             cache.values,
@@ -343,30 +341,30 @@ class BeamIndexCache(Cache):
         )
 
     def extend(self, new: Prepared) -> None:
-        """Append new keys and values to each row, in the row itself."""
+        """Append new keys and values to each row; they are stored in the row itself."""
         count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
         super().extend(new)
         self.row_index[rows[:, None], index.clamp(max=self.keys.shape[-2] - 1)] = rows[:, None].to(self.row_index.dtype)
 
     def contents(self) -> Prepared:
-        """Return all contents with each row's past in the row itself, for attention without Regard's kernel."""
+        """Return all contents, gathered so that each row holds its own past, for attention without the step kernel."""
         size = self.keys.shape[-2]
         row, position = self.row_index.long(), torch.arange(size, device=self.keys.device)
         keys, values = (buffer[row, :, position].transpose(1, 2) for buffer in (self.keys, self.values))
         return Prepared(keys, values, self.owner, self.length)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
-        """Row i descends from what row rows[i] did."""
+        """Give row i the past of row rows[i]."""
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         self.row_index.copy_(self.row_index[rows])
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
-        """Fill these rows, all of their sentences', with those of another cache, of the same size or of a smaller one.
+        """Copy rows from another cache, of the same size or a smaller one, into these rows.
 
-        The past of another row of the sentence may lie in them: it would be lost.
+        `rows` are all rows of their sentences: the past of a row left out may be stored in these, and would be lost.
         """
         if isinstance(other, BeamIndexCache):
             whole = other.contents()
@@ -384,7 +382,7 @@ class BeamIndexCache(Cache):
 
 
 def identity_index(keys: Tensor) -> Tensor:
-    """The table of rows whose positions lie in themselves."""
+    """Return the table in which every row stores its own positions."""
     rows, size = len(keys), keys.shape[-2]
     return torch.arange(rows, dtype=torch.int32, device=keys.device)[:, None].repeat(1, size)
 
@@ -394,24 +392,24 @@ def identity_index(keys: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class State:
-    """The state of a decoder between steps: some tensors per sentence, some per hypothesis.
+    """The state of a decoder between steps: tensors per sentence and tensors per hypothesis.
 
-    `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
-    projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension
-    is the sentence's, or the row's; all are written in place, so that a step can be captured once and replayed.
+    The `rows` hypotheses of each sentence are adjacent, and share everything that is stored per sentence: a memory is
+    projected once, and a beam's queries attend to it together. Every part is a tensor or a Prepared whose first
+    dimension is sentences or rows. All are updated in place, so that a step can be captured once and replayed.
     """
 
     sentence: dict[str, Any]
     row: dict[str, Any]
     rows: int = 1
-    # The memory's span as all steps on a CPU ask it, until other sentences take a place.
+    # The memory's span for all steps on a CPU, until `put_` replaces sentences.
     across: "Span | None" = field(default=None, init=False, repr=False)
-    # The decoder's step on a CPU (`fused_step`) with the mask of its memory; False where the blocks take the steps.
+    # The decoder's fused step on a CPU (`fused_step`) and the mask of its memory; False if the blocks run the steps.
     fused: "FusedStep | Literal[False] | None" = field(default=None, init=False, repr=False)
     memory_mask: Tensor | None = field(default=None, init=False, repr=False)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
-        """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
+        """Replace row i by the previous row rows[i], of the same sentence: reorder a beam in place."""
         for part in self.row.values():
             if isinstance(part, Cache):
                 part.select_(rows)
@@ -420,10 +418,10 @@ class State:
                     buffer.copy_(buffer[rows])
 
     def put_(self, rows: Int[Tensor, " s"] | slice, other: "State") -> None:
-        """Fill the place of these sentences, all their rows, with those of another state.
+        """Replace these sentences, with all their rows, by those of another state.
 
-        It has the same sizes, or fewer keys: a memory of shorter sentences, which says how many there are. What else
-        is told a source position is then followed by zeros.
+        The other state has the same sizes, or fewer keys (shorter memories, whose lengths it holds). Other tensors over
+        source positions are then padded with zeros.
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
             raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
@@ -453,8 +451,8 @@ class State:
     def join(self, other: "State", steps: int) -> "State":
         """Return a new state of the sentences of both, with room for `steps` more of each.
 
-        Shorter memories, and what else is told a source position, are followed by zeros. It is for searches on the
-        host: nothing may hold the addresses of either.
+        Shorter memories, and other tensors over source positions, are padded with zeros. This is for searches on the
+        host: no captured graph may hold the addresses of either state.
         """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
             raise ArgumentError(f"other: a state of {other.rows} rows per sentence given, expected {self.rows}")
@@ -490,7 +488,7 @@ class State:
         return State(self.sentence, row, rows)
 
     def rows_of(self, sentences: Int[Tensor, " s"] | slice) -> Any:
-        """The rows of these sentences."""
+        """Return the rows of these sentences."""
         if self.rows == 1:
             return sentences
         if isinstance(sentences, slice):
@@ -498,7 +496,7 @@ class State:
         return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
 
     def group_rows(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
-        """The queries of a sentence's rows side by side, as they look at what the sentence has: [s, rows · n, d]."""
+        """Put the queries of each sentence's rows side by side: [s, rows · n, d]."""
         return x.reshape(-1, self.rows * x.shape[-2], x.shape[-1])
 
     @property
@@ -508,21 +506,21 @@ class State:
 
 
 def repeat_cache_rows(cache: Cache, rows: int) -> Cache:
-    """Repeat each row `rows` times; on a CPU they share their past, unless somebody watches the attention."""
+    """Repeat each row `rows` times; on a CPU the copies share their past, unless the attention has hooks."""
     watched = len(cache.owner._forward_hooks) > 0 or len(cache.owner._forward_pre_hooks) > 0
     shared = None if watched else SharedBeamCache.from_cache(cache, rows)
     return shared or cache.take(torch.arange(len(cache.length), device=cache.length.device).repeat_interleave(rows))
 
 
 def buffers(part: Tensor | Prepared) -> list[Tensor]:
-    """The tensors of a part of a state."""
+    """Return the tensors of a part of a state."""
     if isinstance(part, Tensor):
         return [part]
     return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
 
 
 def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
-    """Copy some rows of a part into tensors of their own."""
+    """Copy some rows of a part into new tensors."""
     if isinstance(part, Tensor):
         return part[rows]
     if isinstance(part, Cache):
@@ -532,7 +530,7 @@ def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
 
 
 def join_tensors(one: Tensor, two: Tensor) -> Tensor:
-    """The rows of two tensors; those that are smaller in another dimension are followed by zeros there."""
+    """Concatenate the rows of two tensors; pad other dimensions with zeros to the larger size."""
     shape = [len(one) + len(two), *map(max, one.shape[1:], two.shape[1:])]
     if all(list(each.shape[1:]) == shape[1:] for each in (one, two)):
         return torch.cat([one, two])

@@ -1,7 +1,7 @@
 """Watch: a record of what every attention of a model attends to.
 
-`watch` does not change the model. Forward hooks note the inputs of each call; a look is computed when it is asked for,
-so that watching costs a reference a call and training and decoding stay on the fast path. No module remembers its last
+`watch` does not change the model. Forward hooks record the inputs of each call. A look is computed on first access, so
+that watching costs one reference per call, and training and decoding stay on the fast path. No module stores its last
 input.
 """
 
@@ -30,7 +30,7 @@ class CallRecord:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     versions: list[tuple[Tensor, int]]
-    training: list[bool]  # of the module and everything in it
+    training: list[bool]  # of the module and its submodules
     autocast: tuple[str, torch.dtype, bool]
     rng_state: tuple[Tensor, Tensor | None] | None
 
@@ -82,24 +82,24 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
     ...     model(source, target)
     >>> looks["decoder.blocks.3.cross"].weights
 
-    Compiled models run eagerly meanwhile, and names are those of the plain model. Only the outermost attention is
-    reported: `Heads`, not the attention inside it. With `only` these alone are watched, and the others stay on their
-    fast path, where a model has one for attentions that nobody looks at.
+    Compiled models run eagerly inside the block, and names are those of the uncompiled model. Only the outermost
+    attention is recorded: `Heads`, not the attention inside it. With `only`, just these are watched; the others keep
+    their fast path, if the model has one for attentions that are not watched.
     """
-    # A hook added after a compiled call would not fire.
+    # A hook that is added after a compiled call would not run.
     with torch.compiler.set_stance("force_eager"), record(model, only) as looks:
         yield looks
 
 
 @contextmanager
 def watch_call(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[Looks]:
-    """As `watch`, around calls that compile nothing themselves: torch's compiler, slow to import, is not imported."""
+    """Record like `watch`, around calls that compile nothing; avoid importing torch's compiler, which is slow."""
     with stay_eager(), record(model, only) as looks:
         yield looks
 
 
 def stay_eager() -> AbstractContextManager[None]:
-    """Run what was compiled eagerly inside the block; where torch's compiler is not loaded, nothing was."""
+    """Run compiled code eagerly inside the block; do nothing if torch's compiler is not loaded."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
     stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
@@ -130,7 +130,7 @@ def record(model: nn.Module, only: Collection[str] | None) -> Iterator[Looks]:
 
 
 def find_outermost(model: nn.Module) -> dict[str, Attentive]:
-    """Every attention that is not part of another, by the name it has in the plain model."""
+    """Return every attention that is not inside another, by its name in the uncompiled model."""
     outermost: dict[str, Attentive] = {}
     inner: set[nn.Module] = set()
     for path, module in model.named_modules():
@@ -142,7 +142,7 @@ def find_outermost(model: nn.Module) -> dict[str, Attentive]:
 
 
 def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
-    """Two hooks: one notes a call before it happens, one keeps the note of a call that came to its end."""
+    """Return two hooks: the first records a call before it runs, the second keeps the record if the call succeeds."""
     pending: list[CallRecord] = []
 
     def note(module: Attentive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -150,7 +150,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
             raise WatchError(
                 f"{name}: a step is being captured as a graph, whose replays cannot be watched; decode eagerly"
             )
-        # Beside a span that counts all of a cache's keys, all of them are kept; otherwise only those that are filled.
+        # Keep all keys of a cache if a span other than Causal counts them; otherwise keep only the filled ones.
         spans = [value for value in (*args, *kwargs.values()) if isinstance(value, Span)]
         whole = any(not isinstance(part, Causal) for span in spans for part in parts_of(span))
         args = tuple(freeze_cache(value, whole) for value in args)
@@ -158,7 +158,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
         tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
         device_type = tensors[0].device.type if tensors else "cpu"
         rng_state = None
-        if module.draws:  # so that a draw can be repeated
+        if module.draws:  # so that the draw can be repeated
             if device_type not in ("cpu", "cuda"):
                 raise WatchError(
                     f"a random draw on {device_type} cannot be repeated, so its look would differ; watch it on a CPU"
@@ -168,7 +168,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
             CallRecord(
                 args,
                 kwargs,
-                # An inference tensor has no version: that it was overwritten cannot be noticed.
+                # An inference tensor has no version: an overwrite cannot be detected.
                 [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()],
                 [part.training for part in module.modules()],
                 (device_type, torch.get_autocast_dtype(device_type), torch.is_autocast_enabled(device_type)),
@@ -184,7 +184,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
 
 
 def freeze_cache(value: Any, whole: bool) -> Any:
-    """Copy what a cache holds now, because it continues to fill after the call."""
+    """Copy the current contents of a cache, because it continues to fill after the call."""
     if isinstance(value, Prepared) and value.length is not None:
         most = value.keys.shape[-2] if whole else max(1, int(value.length.max()))
         return Prepared(
@@ -194,7 +194,7 @@ def freeze_cache(value: Any, whole: bool) -> Any:
 
 
 def replay_look(name: str, module: Attentive, record: CallRecord) -> Look:
-    """The look of a noted call."""
+    """Repeat a recorded call and return its look."""
     for tensor, version in record.versions:
         if tensor._version != version:
             raise WatchError(
@@ -213,7 +213,7 @@ def replay_look(name: str, module: Attentive, record: CallRecord) -> Look:
             torch.set_rng_state(record.rng_state[0])
             if record.rng_state[1] is not None:
                 torch.cuda.set_rng_state(record.rng_state[1])
-        try:  # every part in the mode of the call, and afterwards in the one it had
+        try:  # set each submodule to its mode at the call, and restore it afterwards
             for part, mode in zip(parts, record.training, strict=True):
                 part.training = mode
             return module.look(*record.args, **record.kwargs)
@@ -223,7 +223,7 @@ def replay_look(name: str, module: Attentive, record: CallRecord) -> Look:
 
 
 def tensors_in(values: list[Any]) -> Iterator[Tensor]:
-    """The tensors of a call's arguments, those of spans and prepared keys too."""
+    """Yield the tensors in a call's arguments, including those in spans and prepared keys."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -237,7 +237,7 @@ def tensors_in(values: list[Any]) -> Iterator[Tensor]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Return whether somebody listens to a module or to a part of it, so that a fast path must not pass it by."""
+    """Return whether a module or a submodule has hooks, which a fast path would bypass."""
     return _has_any_global_hook() or any(
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in module.modules()

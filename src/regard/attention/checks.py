@@ -10,7 +10,7 @@ from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
 
 
 def check_positive(**sizes: int) -> list[int]:
-    """The sizes, each checked to be at least 1."""
+    """Return the sizes; raise ArgumentError unless each is a whole number of at least 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ArgumentError(f"{name}: {size!r} given, expected a whole number of at least 1")
@@ -18,14 +18,14 @@ def check_positive(**sizes: int) -> list[int]:
 
 
 def check_radius(radius: int, least: int) -> int:
-    """A whole number, at least so large."""
+    """Return the radius; raise ArgumentError unless it is a whole number of at least `least`."""
     if isinstance(radius, bool) or not isinstance(radius, int) or radius < least:
         raise ArgumentError(f"radius: {radius!r} given, expected a whole number of at least {least}")
     return radius
 
 
 def check_start(start: int | Tensor) -> int | Tensor:
-    """A whole number, or a tensor of them."""
+    """Return the start; raise DtypeError unless it is a whole number or a tensor of them."""
     if (
         isinstance(start, bool)
         or not isinstance(start, (int, Tensor))
@@ -39,7 +39,7 @@ def check_start(start: int | Tensor) -> int | Tensor:
 def check_offsets(
     name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None
 ) -> tuple[Tensor, tuple[int, int]]:
-    """The offsets as a tensor, the number of tokens and of the longest sequence's, read only where not given."""
+    """Return the offsets as a tensor, and (number of tokens, longest sequence), read from them only if not given."""
     if sizes is not None and isinstance(offsets, Tensor):
         return offsets, sizes
     tensor = offsets if isinstance(offsets, Tensor) else torch.tensor(offsets)
@@ -54,7 +54,7 @@ def check_offsets(
 
 
 def check_alike(**tensors: Tensor) -> None:
-    """Refuse tensors on several devices, or of several dtypes that autocast does not unify."""
+    """Raise unless all tensors are floating point, on one device, and of one dtype or ones that autocast unifies."""
     (first_name, first), *others = tensors.items()
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
@@ -67,7 +67,7 @@ def check_alike(**tensors: Tensor) -> None:
 
 
 def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
-    """The device and dtype of the module's own parameters."""
+    """Raise if a tensor's device or dtype differs from that of the module's parameters."""
     like = next(module.parameters(), None)
     if like is None:
         return
@@ -79,7 +79,7 @@ def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
 
 
 def check_rows(**tensors: Tensor) -> None:
-    """Refuse a bare vector where rows of vectors are expected: a single query is one row."""
+    """Raise ShapeError for tensors of fewer than two dimensions: a single query is one row."""
     for name, tensor in tensors.items():
         if tensor.ndim < 2:
             alone = f"; for a single vector give {name}[None]" if tensor.ndim == 1 else ""
@@ -87,7 +87,7 @@ def check_rows(**tensors: Tensor) -> None:
 
 
 def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
-    """Check for at least one key, a value for each, and leading dimensions that broadcast."""
+    """Raise ShapeError unless there is a key, each key has a value, and leading dimensions broadcast."""
     check_rows(query=query, keys=keys, values=values)
     if keys.shape[-2] == 0:
         raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (mark padding with Lengths)")
@@ -103,14 +103,14 @@ def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
 
 
 def check_dropout(dropout: float) -> float:
-    """A probability below one."""
+    """Return the probability; raise ArgumentError unless it is at least 0 and below 1."""
     if not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: {dropout!r} given, expected a number from 0 up to, not including, 1")
     return float(dropout)
 
 
 def check_type(name: str, value, kind: type):  # type: ignore[no-untyped-def]
-    """The value, checked to be of its kind; None passes where it is allowed."""
+    """Return the value; raise ArgumentError unless it is a `kind`. A span or a query may be None."""
     if not isinstance(value, kind) and not (value is None and name in ("span", "query")):
         raise ArgumentError(f"{name}: {type(value).__name__} given, expected a {kind.__name__}")
     return value

@@ -1,8 +1,8 @@
-"""Stacks of blocks on a GPU in half precision: matrix products, and one kernel for what lies between two of them.
+"""Stacks of blocks on a GPU in half precision: matrix products, with one kernel between two of them.
 
-`Block.forward` is the specification. Here the same parts are computed for sequences that lie end to end: a residual,
-its dropout, the bias before it and the norm after it are one pass over memory, and attention takes queries, keys and
-values where their product wrote them. What crosses from block to block is in half precision too.
+`Block.forward` is the specification. This module computes the same parts for sequences that lie end to end: a residual,
+its dropout, the bias before it and the norm after it are one pass over memory, and attention reads queries, keys and
+values where the projection wrote them. Activations between blocks are in half precision too.
 """
 
 # t tokens of all sequences · u those of the memory · d width
@@ -23,7 +23,7 @@ from regard.attention.span import Causal, Monotonic, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels import Linear, backends, mixed_precision, residual, table
 
-MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
+MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # most keys of a sequence; widths of a head
 MEMORY = "a memory"
 ROTARY = "rotary positions (model.positions)"
 KNOWN_FEEDS = [[Linear, activation, Linear] for activation in ACTIVATIONS.values()]
@@ -32,9 +32,9 @@ Work = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Part(NamedTuple):
-    """One part of a block: what it makes of what it reads, the bias that is left to its residual, its norm.
+    """One part of a block: a function of its input, the bias that is added with the residual, and the norm.
 
-    `work` hands on what it read, for the residual.
+    `work` returns its output, and its input for the residual.
     """
 
     work: Work
@@ -60,8 +60,8 @@ STACK = table.Table(
 def serves(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> bool:
-    """Return whether a call of the stack is served here."""
-    if x.ndim != 2 or not torch.is_autocast_enabled("cuda"):  # to look at every block would be for nothing
+    """Return whether the fused stack can run this call."""
+    if x.ndim != 2 or not torch.is_autocast_enabled("cuda"):  # cheap checks before the blocks are examined
         return False
     return STACK.choose(describe(stack, x, span, memory, across)).name == "fused"
 
@@ -69,8 +69,8 @@ def serves(
 def describe(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> table.Request:
-    """Put a call of a stack into plain data."""
-    if torch.compiler.is_compiling():  # the rest is nothing to trace
+    """Describe a call of a stack as plain data."""
+    if torch.compiler.is_compiling():  # do not trace the rest
         return table.Request(x.device.type, (), table.compiling(), {"words": 0})
     needs, longest = list[str](), 0
     if x.ndim != 2 or not (memory is None or memory.ndim == 2):
@@ -93,9 +93,9 @@ def describe(
 
 
 def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[str]]:
-    """The longest of sequences that lie end to end, and what their span is: nothing, or causality from the first on.
+    """Return the longest of the packed sequences, and what their span needs: nothing more, or causality from 0 on.
 
-    With `windows`, one around each word may stand in its place.
+    With `windows`, a window around each word may replace causality.
     """
     packed, rest = split_packed(span)
     if packed is None:
@@ -110,9 +110,7 @@ def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[s
 
 
 def block_features(block: nn.Module) -> Iterator[str]:
-    """What a block needs that is not known here; nothing if it is still made of the parts that it was made of, and
-    all of them are known.
-    """
+    """Yield the properties of a block that the fused stack does not support; none if every part is a known one."""
     norms: tuple[nn.Module | None, ...]
     if type(block) is MixingBlock:
         norms = block.mixing_norm, block.feed_norm
@@ -136,7 +134,7 @@ def block_features(block: nn.Module) -> Iterator[str]:
 
 
 def heads_features(heads: nn.Module, any_width: bool = False) -> Iterator[str]:
-    """What heads need beside scaled dot products under a softmax, with a projection that is one matrix."""
+    """Yield the properties of heads beyond scaled dot products, a softmax and a single projection matrix."""
     if type(heads) is not Heads or not is_linear(heads.projection) or not is_linear(heads.output):
         yield "heads with projections of their own kind"
         return
@@ -156,24 +154,25 @@ def heads_features(heads: nn.Module, any_width: bool = False) -> Iterator[str]:
 
 
 def is_linear(part: nn.Module | None) -> bool:
-    """Return whether this is a product of a weight, which may be computed from others, as an adapter's is."""
+    """Return whether this is a Linear, possibly with a parametrised weight, such as an adapter's."""
     return part is not None and type_before_parametrizations(part) is Linear
 
 
 def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:
-    """Run the stack on x [t d], and on a memory [u d]."""
+    """Run the stack on x [t d] and, if given, a memory [u d]."""
     from regard.kernels import dropout_triton
 
     half = torch.get_autocast_dtype("cuda")
     with torch.autocast("cuda", enabled=False):
         blocks: Any = list(stack.blocks)
-        # One draw for all that is dropped: three residuals, two attentions and a feed-forward net a block at the most.
+        # Draw the seeds of all dropouts at once: at most three residuals, two attentions and a feed-forward net per
+        # block.
         seeds = iter(dropout_triton.draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
         memories = [] if memory is None else [memory.to(half)]
         parts = [part for block in blocks for part in build_parts(block, span, memories, across, seeds)]
         norms = [part.norm for part in parts]
         pre = blocks[0].norm == "pre"
-        if pre:  # a part's residual comes with the norm before the next part
+        if pre:  # a part's residual is fused with the norm before the next part
             norms = [*norms[1:], stack.final_norm]
             first = parts[0].norm
             y = F.layer_norm(x.float(), first.normalized_shape, first.weight, first.bias, first.eps).to(half)
@@ -194,7 +193,7 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
 def build_parts(
     block: Any, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
 ) -> Iterator[Part]:
-    """The parts of a block, in order, whose norms are layer norms; a memory is handed on from block to block."""
+    """Yield the parts of a block in order; all norms are layer norms. The memory is passed from block to block."""
     dropout = block.dropout if block.training else 0.0
     if isinstance(block, MixingBlock):
         yield Part(mixing_work(block.mixing, span), None, block.mixing_norm, dropout)
@@ -207,7 +206,7 @@ def build_parts(
 
 
 def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
-    """Build the work of what stands in the place of attention, under the autocast that is off around it."""
+    """Return the function of the module that replaces attention; it enables autocast, which is off around it."""
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast("cuda", x.dtype):
@@ -218,7 +217,7 @@ def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
 
 
 def self_attention_work(heads: Any, span: Span | None, seeds: Iterator[Tensor]) -> Work:
-    """Self-attention, without the bias of its output."""
+    """Return the function of self-attention, without its output bias."""
     from regard.kernels import self_attention
 
     packed, rest = split_packed(span)
@@ -237,7 +236,7 @@ def self_attention_work(heads: Any, span: Span | None, seeds: Iterator[Tensor]) 
 
 
 def cross_attention_work(heads: Any, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
-    """Attention to a memory, without the bias of its output."""
+    """Return the function of cross-attention, without its output bias."""
     from regard.kernels import cross_attention
 
     packed, _ = split_packed(across)
@@ -256,7 +255,7 @@ def cross_attention_work(heads: Any, memory: list[Tensor], across: Span | None, 
 
 
 def softmax_options(heads: Any, seeds: Iterator[Tensor]) -> dict[str, Any]:
-    """Return the options by which scores become weights."""
+    """Return the scale, dropout and seed of the softmax."""
     inner = heads.attention
     dropout = inner.dropout if inner.training else 0.0
     scale = inner.score.scale(heads.width) / inner.weighting.temperature
@@ -264,7 +263,7 @@ def softmax_options(heads: Any, seeds: Iterator[Tensor]) -> dict[str, Any]:
 
 
 def feed_forward_work(feed: Any, seeds: Iterator[Tensor]) -> Work:
-    """The feed-forward net, without the bias of its output."""
+    """Return the function of the feed-forward net, without its output bias."""
     from regard.kernels import dropout_triton
 
     inner, between, outer = feed

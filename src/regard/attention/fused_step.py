@@ -1,8 +1,8 @@
-"""A step of a decoder for a few rows on a CPU, as one run of products.
+"""A decoder step for a few rows on a CPU, as one sequence of matrix products.
 
-`Block.forward` is the specification. The step of one sentence is so little arithmetic that most of its time passes
-between the products: in modules, spans, views of weights. What stays the same from step to step is looked up here once
-for a state, and a step is left with the products, the norms and the attentions themselves.
+`Block.forward` is the specification. The step of one sentence has so little arithmetic that most of its time is
+overhead: modules, spans, views of weights. This module looks up everything that stays the same between steps once per
+state; only the products, the norms and the attentions remain in a step.
 """
 
 # r rows · s sentences · a heads · d width of the model · w width of a head · m source positions · t steps so far
@@ -26,10 +26,10 @@ from regard.attention.score import CHANGES, OLD_NAMES, Dot
 from regard.attention.span import Span
 from regard.kernels import backends, linear
 
-NAME = "_fused_step"  # of a decoder's attribute
-OWN = {"forward", "rotate", "table", *OLD_NAMES, *CHANGES}  # functions that may be set on a part itself
-LARGE = 1 << 19  # numbers of a weight that may be packed for the steps of several rows
-ROWS = 15  # from here on the time between the products is little beside theirs
+NAME = "_fused_step"  # the decoder's attribute that holds its FusedStep
+OWN = {"forward", "rotate", "table", *OLD_NAMES, *CHANGES}  # functions that a user may replace on a single module
+LARGE = 1 << 19  # elements of a weight that `linear` may pack for the steps of several rows
+ROWS = 15  # most rows: with more, the overhead between products is small beside the products
 ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
     ReLUDropout: torch.relu_,
     GELUDropout: F.gelu,
@@ -40,23 +40,23 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Parts(NamedTuple):
-    """What a block computes with: functions of tensors, each of which was looked up once."""
+    """What a block computes with: its functions of tensors and its numbers, each looked up once."""
 
     norms: tuple[Function, Function, Function]
     heads: int
-    depth: int  # of the queries of all heads
+    depth: int  # width of the queries of all heads
     scale: float
-    turns: tuple[Tensor, Tensor] | None  # cosine and sine of the angle that each number turns by, for each position
-    project: Function  # queries, keys and values side by side
+    turns: tuple[Tensor, Tensor] | None  # cosine and signed sine of each element's angle, for each position
+    project: Function  # to queries, keys and values side by side
     merge: Function
-    query: Function  # of the attention to the memory
+    query: Function  # of the cross-attention
     memory_scale: float
     merge_memory: Function
     feed: Function | None
 
 
 class FusedStep:
-    """The step of a decoder, until something in it is replaced; of nobody's but this process, which looks it up."""
+    """The fused step of a decoder, valid in this process until one of its modules, weights or options is replaced."""
 
     def __init__(self, decoder: Stack):
         blocks = list[Any](decoder.blocks)
@@ -81,17 +81,17 @@ class FusedStep:
         return type(None), ()
 
     def is_current(self) -> bool:
-        """Return whether the decoder still has the parts that were looked up."""
+        """Return whether the decoder still has the modules, weights and options that were looked up."""
         return self.fingerprint == take_fingerprint(self.modules)
 
     def is_free(self) -> bool:
-        """Return whether nothing has come between since the state began: a hook, a gradient, a backend."""
+        """Return whether no hook, training mode, gradient, forced backend or autocast rules out the fused step."""
         if _has_any_global_hook() or any(self.hooks) or self.modules[0].training or torch.is_grad_enabled():
             return False
         return backends.forced_backend() is None and not torch.is_autocast_enabled("cpu")
 
     def run(self, x: Float[Tensor, "r 1 d"], state: State) -> Float[Tensor, "r 1 d"]:
-        """Take the next step of every row; the caches advance in place."""
+        """Run the next step of every row; the caches advance in place."""
         x, row = x[:, 0], state.row
         count, pre = len(x), self.pre
         first: Cache = row["past.0"]
@@ -105,8 +105,8 @@ class FusedStep:
             cache: Cache = row[f"past.{i}"]
             projected = part.project(part.norms[0](x) if pre else x)
             both = projected[:, : 2 * part.depth].view(count, 2 * part.heads, 1, -1)
-            if part.turns is not None:  # queries and keys lie side by side, and turn by the same angles
-                if angle is None:  # of one position, or of one per row beside its heads
+            if part.turns is not None:  # queries and keys lie side by side and rotate by the same angles
+                if angle is None:  # one position for all rows, or one per row and a head axis
                     at = place if isinstance(place, int) else (place, None, None)
                     angle = part.turns[0][at], part.turns[1][at]
                 neighbours = both.view(count, 2 * part.heads, 1, -1, 2).flip(-1).view_as(both)
@@ -114,13 +114,13 @@ class FusedStep:
             query, keys = both[:, : part.heads], both[:, part.heads :]
             cache.write_(keys, projected[:, 2 * part.depth :].view(count, part.heads, 1, -1), bounds)
             filled = cache.used if isinstance(cache, SharedBeamCache) else bounds[1] + 1
-            # A row may look at the slots that it descends from, or at its own keys where rows are not equally far.
+            # A row sees the slots of its own past, or its own keys if rows have different lengths.
             if mask is None and isinstance(cache, SharedBeamCache):
                 mask = forbid(~cache.lineage[:, None, :, :filled], query.dtype)
             elif mask is None and bounds[0] != bounds[1]:
                 mask = forbid((torch.arange(filled) >= cache.length[:, None])[:, None, None], query.dtype)
             past = cache.keys[:, :, :filled], cache.values[:, :, :filled]
-            if together:  # the rows of a sentence look at what they share together: [r a 1 w] -> [s a r w]
+            if together:  # the rows of a sentence attend together to its shared cache: [r a 1 w] -> [s a r w]
                 query = query.view(-1, state.rows, part.heads, query.shape[-1]).transpose(1, 2)
             context = F.scaled_dot_product_attention(query, *past, attn_mask=mask, scale=part.scale)
             context = context.transpose(1, 2) if together else context
@@ -137,15 +137,15 @@ class FusedStep:
         return self.final_norm(x)[:, None]
 
     def add(self, x: Tensor, y: Tensor, norm: Function) -> Tensor:
-        """Add a part's output, which is its own tensor, to what it read; a norm behind it where norms stand there."""
+        """Add a part's output to its input, in place in the output; apply the norm if it comes after the residual."""
         y = y.add_(x) if self.residual else y
         return y if self.pre else norm(y)
 
 
 def find_step(decoder: Stack, x: Float[Tensor, "r n d"], state: State, span: Span | None) -> FusedStep | None:
-    """Return the fused step of a decoder, if it serves this one; None where the blocks have to."""
+    """Return the decoder's fused step if it can run this step, otherwise None."""
     if x.device.type != "cpu" or len(x) > ROWS or span is not None or torch.compiler.is_compiling():
-        return None  # to look at every block would be for nothing
+        return None  # cheap checks before the blocks are examined
     if state.fused is None:
         step = vars(decoder).get(NAME)
         if step is None or not step.is_current():
@@ -158,7 +158,7 @@ def find_step(decoder: Stack, x: Float[Tensor, "r n d"], state: State, span: Spa
 
 
 def serves(step: FusedStep, x: Tensor, state: State, visible: Tensor | None) -> bool:
-    """Return whether the steps of a state are taken here: all that it holds is known, and no row sees nothing."""
+    """Return whether this can run a state's steps: all its caches are known, and every row sees a source position."""
     if not step.known or not step.is_free() or "coverage" in state.row or x.shape[1] > 1:
         return False
     caches = list(state.row.values())
@@ -169,7 +169,7 @@ def serves(step: FusedStep, x: Tensor, state: State, visible: Tensor | None) -> 
 
 
 def take_fingerprint(modules: list[nn.Module]) -> list[object]:
-    """What tells whether a part, a weight or an option was replaced; a weight that is computed is always another."""
+    """Return values that differ once a module, weight or option is replaced; a parametrised weight always differs."""
     found = list[object]()
     for module in modules:
         found.append(OWN & vars(module).keys())
@@ -185,7 +185,7 @@ def take_fingerprint(modules: list[nn.Module]) -> list[object]:
 
 
 def is_known(block: nn.Module) -> bool:
-    """Return whether a block is still made of parts that are known here, whose projections nobody listens to."""
+    """Return whether a block consists of known modules, and its projections have no hooks."""
     if type(block) is not Block or block.cross is None:
         return False
     for heads in (block.attention, block.cross):
@@ -204,12 +204,12 @@ def is_known(block: nn.Module) -> bool:
 
 
 def is_norm(norm: nn.Module | None) -> bool:
-    """Return whether this is a layer norm, or none."""
+    """Return whether this is a layer norm, an identity or None."""
     return norm is None or type(norm) in (nn.LayerNorm, nn.Identity)
 
 
 def look_up(block: Any) -> Parts:
-    """Look up what a block computes with."""
+    """Look up the functions and numbers of a block."""
     itself, across, deep = block.attention, block.cross, block.cross.query_size
     rotary = itself.rotary
     return Parts(
@@ -228,13 +228,13 @@ def look_up(block: Any) -> Parts:
 
 
 def scale_of(heads: Heads) -> Any:
-    """Return what products of queries and keys are multiplied by."""
+    """Return the scale of the scores, with the softmax's temperature."""
     inner = heads.attention
     return inner.score.scale(heads.width) / inner.weighting.temperature
 
 
 def linear_function(module: Any, rows: int | None = None) -> Function:
-    """The product x Wᵀ + b of a module, or of the first rows of its matrix; its result is a tensor of its own."""
+    """Return the function x Wᵀ + b of a module, or of its matrix's first rows; it returns a new tensor."""
     weight, bias = module.weight[:rows], None if module.bias is None else module.bias[:rows]
     if weight.numel() >= LARGE:
         return lambda x: linear(x, weight, bias)
@@ -243,13 +243,13 @@ def linear_function(module: Any, rows: int | None = None) -> Function:
 
 
 def feed_function(inner: nn.Module, active: nn.Module, outer: nn.Module) -> Function:
-    """The feed-forward net; its activation may write over what it reads."""
+    """Return the feed-forward net as a function; its activation may overwrite its input."""
     first, middle, last = linear_function(inner), ACTIVATIONS[type(active)], linear_function(outer)
     return lambda x: last(middle(first(x)))
 
 
 def norm_function(module: nn.Module | None) -> Function:
-    """The layer norm of a module, or nothing."""
+    """Return a module's layer norm as a function, or the identity."""
     if not isinstance(module, nn.LayerNorm):
         return lambda x: x
     shape, weight, bias = list(module.normalized_shape), module.weight, module.bias
@@ -257,12 +257,12 @@ def norm_function(module: nn.Module | None) -> Function:
 
 
 def forbid(hidden: Bool[Tensor, "*b"], dtype: torch.dtype) -> Float[Tensor, "*b"]:
-    """Numbers that forbid what is hidden when they are added to scores."""
+    """Return a bias for the scores: -inf where `hidden` is true, otherwise 0."""
     return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
 
 def visible_memory(state: State) -> Bool[Tensor, "s 1 m"] | None:
-    """The source positions that each sentence has; None where all of them are there."""
+    """Return which source positions each sentence has; None if it has all of them."""
     lengths, visible = state.sentence.get("lengths"), state.sentence.get("mask")
     if lengths is not None:
         count = state.sentence["memory.0"].keys.shape[-2]

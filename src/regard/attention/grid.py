@@ -23,8 +23,8 @@ class GridSelfAttention(Attentive):
     r"""Self-attention over the places of a feature map: $y = \gamma \cdot W_v \sum_j a_{ij} (W_h x_j) + x_i$.
 
     Zhang et al. 2018 (arXiv:1805.08318), section 3: queries, keys and values are 1×1 convolutions to C/8 channels, the
-    score is an unscaled dot product, a 1×1 convolution brings the sum back to C, and γ starts at 0, so that the layer
-    starts as the identity. Departures: the convolutions have biases, and their weights are not spectrally normalised.
+    score is an unscaled dot product, a 1×1 convolution maps the sum back to C channels, and γ is initialised to 0, so
+    that the layer starts as the identity. Departures: the convolutions have biases and no spectral normalisation.
     """
 
     def __init__(self, channels: int, reduction: int = 8):
@@ -46,7 +46,7 @@ class GridSelfAttention(Attentive):
         return self.add_to_map(x, self.attention(*self.project(self.flatten_batch(x))))
 
     def look(self, x: Float[Tensor, "*b c h w"]) -> Look:
-        """Return what each place attended to: weights [*b h w h w]."""
+        """Return a look at what each place attends to: weights [*b h w h w]."""
         query, keys, values = self.project(self.flatten_batch(x))
         look = self.attention.look(query, keys, values)
         grid = x.shape[-2:]
@@ -61,16 +61,16 @@ class GridSelfAttention(Attentive):
     # ---- for other parts of Regard
 
     def flatten_batch(self, x: Tensor) -> Tensor:
-        """[*b c h w] -> [B c h w], what a convolution takes."""
+        """Flatten [*b c h w] to [B c h w] for a convolution."""
         check_features("x", x, self.channels)
         return x.reshape(-1, *x.shape[-3:])
 
     def project(self, x: Tensor) -> list[Tensor]:
-        """Queries, keys and values as sequences, [B h·w c/8]."""
+        """Return queries, keys and values as sequences, [B h·w c/8]."""
         return [conv(x).flatten(-2).mT for conv in (self.query, self.key, self.value)]
 
     def add_to_map(self, x: Tensor, context: Tensor) -> Tensor:
-        """Turn the sum into a map again: through the last convolution, times γ, added to x."""
+        """Turn the context back into a map: apply the last convolution, multiply by γ, add x."""
         mapped = self.output(context.mT.unflatten(-1, x.shape[-2:]))
         return self.gamma * mapped.reshape(x.shape) + x
 
@@ -94,7 +94,7 @@ class GridAttention(Attentive):
         features: Float[Tensor, "*bf c h w"] | Prepared,
         span: Span | None = None,
     ) -> Float[Tensor, "*b n c"]:
-        """The context of every query over all places."""
+        """Return the context of every query over all places."""
         return self.attention(query, flatten_grid(features), span=span)
 
     def prepare(self, features: Float[Tensor, "*b c h w"]) -> Prepared:
@@ -110,7 +110,7 @@ class GridAttention(Attentive):
         features: Float[Tensor, "*bf c h w"] | Prepared,
         span: Span | None = None,
     ) -> Look:
-        """Return what each query attended to: scores and weights [*b n h w]."""
+        """Return a look at what each query attends to: scores and weights [*b n h w]."""
         look = self.attention.look(query, flatten_grid(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
         return replace(
@@ -126,7 +126,7 @@ class GridAttention(Attentive):
 
 
 class GridPrepared(Prepared):
-    """Prepared places that know their height and width."""
+    """Prepared places with the height and width of their grid."""
 
     def __init__(self, keys: Tensor, values: Tensor, owner: nn.Module, grid: tuple[int, int]):
         super().__init__(keys, values, owner)
@@ -134,7 +134,7 @@ class GridPrepared(Prepared):
 
 
 def flatten_grid(features: Tensor | Prepared) -> Tensor | Prepared:
-    """[*b c h w] -> [*b h·w c]."""
+    """Flatten [*b c h w] to [*b h·w c]."""
     if isinstance(features, GridPrepared):
         return features
     if isinstance(features, Prepared):
@@ -146,6 +146,6 @@ def flatten_grid(features: Tensor | Prepared) -> Tensor | Prepared:
 
 
 def check_features(name: str, x: Tensor, channels: int | None) -> None:
-    """Refuse what is not [*b c h w]."""
+    """Raise ShapeError unless the tensor is [*b c h w]."""
     if x.ndim < 3 or 0 in x.shape[-2:] or (channels is not None and x.shape[-3] != channels):
         raise ShapeError(f"{name}: {list(x.shape)} given, expected [*b {channels or 'c'} h w] with at least one place")

@@ -1,4 +1,4 @@
-r"""Heads: several attentions side by side, each on its own projections.
+r"""Heads: multi-head attention, each head with its own projections.
 
 $\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, m W^K_h, m W^V_h)$, then $[\mathrm{head}_1; \dots; \mathrm{head}_H] W^O$.
 """
@@ -24,17 +24,17 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels import Linear, Plan, backends, table
 from regard.kernels import linear as apply_linear
 
-KERNEL = "decode-step"  # one kernel, which writes the step's key and value and looks at all of them, where they lie
-WIDEST = 256  # head of that kernel
+KERNEL = "decode-step"  # writes the step's key and value into the cache, and attends to the cache in place
+WIDEST = 256  # largest head width that this kernel supports
 
 
 class Heads(Attentive):
     """Multi-head attention: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.2.
 
-    `query_size` is the depth D_Q of queries and keys over all heads, `value_size` that of the values; both are free and
-    default to `size`. `score` makes one score per head from its width (default: scaled dot). `split="input"` gives each
-    head its own slice of the input in place of a projection of all of it, and has no output projection. A departure:
-    with `bias`, the default, projections have biases, and the paper's have none.
+    `query_size` is the total width D_Q of queries and keys over all heads, `value_size` that of the values; both are
+    free and default to `size`. `score` makes one score per head from its width (default: scaled dot). `split="input"`
+    gives each head its own slice of the input instead of a projection of the whole input, and has no output projection.
+    A departure: with `bias`, the default, projections have biases; the paper's have none.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class Heads(Attentive):
         span: Span | Start | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n out"]:
-        """MultiHead(Q, K, V): queries from x, keys from memory, values from `values` or else from memory too.
+        """MultiHead(Q, K, V): queries from x, keys from memory, and values from `values`, by default from memory.
 
-        Without memory, or with x itself, self-attention. Where there are no values, a span may stand in their place.
-        `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
-        another memory's keys count from 0, and prepared ones from the start they were prepared with.
+        Without memory, or if memory is x itself, this is self-attention. A call without values may pass the span third.
+        `start` is the index of the first query for rotary positions, and in self-attention also of the first key; the
+        keys of another memory count from 0, and prepared keys from the start given to `prepare`.
         """
         if values is not None or not (span is None or isinstance(span, Span)):
             values, span, start = parse_arguments(values, span, start)
@@ -121,12 +121,12 @@ class Heads(Attentive):
     def step(
         self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "r 1 out"]:
-        """Attend from the next position of every row, which first joins its cache.
+        """Attend from the next position of every row, whose key and value are first appended to the cache.
 
-        Queries, keys and values are one product; the rows of a beam look at what they share together.
+        Queries, keys and values are one matrix product; all rows of a beam attend to their shared cache together.
         """
         nothing = span is None or (type(span) is Shared and span.span is None)
-        if type(self).forward is not Heads.forward:  # one's own, over all that is there
+        if type(self).forward is not Heads.forward:  # a subclass's own forward, over the whole cache
             if isinstance(past, SharedBeamCache):
                 raise ArgumentError(
                     f"past: a SharedBeamCache given, expected another cache for {type(self).__name__}.forward"
@@ -138,7 +138,7 @@ class Heads(Attentive):
             from regard.kernels import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
-            with torch.cuda.device_of(projected_query):  # which need not be the current one
+            with torch.cuda.device_of(projected_query):  # which may differ from the current one
                 context = follow(
                     projected_query,
                     prepared.keys,
@@ -191,7 +191,7 @@ class Heads(Attentive):
         span: Span | Start | None = None,
         start: Start = 0,
     ) -> Plan:
-        """Return who would serve this call, and why those that are asked before do not; printed, a line each."""
+        """Return which backend would run this call, and why those before it do not; it prints one line for each."""
         values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.attention.plan_projected(projected_query, prepared, x, span, heads=True)
@@ -211,7 +211,7 @@ class Heads(Attentive):
             if values.shape[-2] != memory.shape[-2]:
                 raise ShapeError(f"values: {values.shape[-2]} given, expected one per key, {memory.shape[-2]}")
             keys, values = self.key(memory), self.value(values)
-        # Rows of one matrix that lie side by side are one product.
+        # Adjacent rows of one matrix are a single product.
         elif self.projection is not None and are_original(self.key, self.value):
             whole, deep = self.projection, self.query_size
             bias = None if whole.bias is None else whole.bias[deep:]
@@ -232,7 +232,7 @@ class Heads(Attentive):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Cache:
-        """Make a cache with room for `size` keys and values per row; `extend` fills it."""
+        """Return an empty cache with room for `size` keys and values per row; `extend` fills it."""
         rows, size = check_positive(rows=rows, size=size)
         keys = (rows, self.heads, size, self.attention.score.projected_size(self.width))
         cache = empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
@@ -246,7 +246,7 @@ class Heads(Attentive):
         return self.attention.draws
 
     def has_step_kernel(self, query: Tensor, past: BeamIndexCache) -> bool:
-        """Return whether one kernel takes a step without a span over the cache of a beam."""
+        """Return whether the decode-step kernel can run a step without a span over this cache."""
         inner, widest = self.attention, max(past.keys.shape[-1], past.values.shape[-1])
         if self.training or type(inner) is not Attention or inner.span is not None or query.dtype != past.keys.dtype:
             return False
@@ -257,7 +257,7 @@ class Heads(Attentive):
     def project_inputs(
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None
     ) -> tuple[Tensor, Prepared]:
-        """Projected queries with a head axis, and prepared keys."""
+        """Return the projected queries with a head axis, and the prepared keys."""
         if x.ndim < 2 or x.shape[-1] != self.size:
             check_width("x", x, self.size)
         projection, rotary = self.projection, self.rotary
@@ -282,7 +282,7 @@ class Heads(Attentive):
             prepared = None
             if projection is not None and are_original(self.query, self.key, self.value):
                 deep, wide = self.query_size, self.value_size
-                if rotary is not None and plain:  # queries and keys lie side by side, and turn by the same angles
+                if rotary is not None and plain:  # queries and keys lie side by side and rotate by the same angles
                     both, values = projection(x).split((2 * deep, wide), dim=-1)
                     both = both.unflatten(-1, (2 * self.heads, -1)).transpose(-3, -2)
                     query, keys = rotary.rotate(both, self.rotary_table(both, start, span)).chunk(2, dim=-3)
@@ -315,12 +315,12 @@ class Heads(Attentive):
         return query, Prepared(keys if plain else score.project_keys(keys), values, self)
 
     def split_heads(self, x: Tensor, turns: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """[*b n D] -> [*b a n d], rotated where positions are rotary."""
+        """Reshape [*b n D] to [*b a n d], and rotate it if positions are rotary."""
         x = x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         return x if self.rotary is None or turns is None else self.rotary.rotate(x, turns)
 
     def rotary_table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor]:
-        """Sines and cosines that rotate queries, or keys, one for every position; made once for a shared span."""
+        """Return the sines and cosines that rotate queries or keys at every position; a shared span caches them."""
         rotary = self.rotary
         assert rotary is not None
         count, whole = x.shape[-2], start if isinstance(start, int) else id(start)
@@ -329,13 +329,13 @@ class Heads(Attentive):
             made: tuple[Tensor, Tensor] = span.made[place]
             return made
         index = position_index(count, x.device, start, span, keys)
-        turns = rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
+        turns = rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # add a head axis
         if type(span) is Shared:
             span.made[place] = turns
         return turns
 
     def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
-        """Heads side by side, through W^O where there is one."""
+        """Concatenate the heads, and apply W^O if there is one."""
         side_by_side = context.transpose(-3, -2).flatten(-2)
         output = self.output
         return side_by_side if output is None else output(side_by_side)
@@ -345,15 +345,15 @@ class Heads(Attentive):
 
 
 class ProjectionRows(nn.Module):
-    """Some rows of a projection that q, k and v share: a module of its own, so that it can be hooked."""
+    """Some rows of the projection that q, k and v share: a separate module, so that it can have hooks."""
 
     def __init__(self, heads: "Heads", first: int, last: int):
         super().__init__()
-        self.heads = (heads,)  # in a tuple, so that its parameters are not found twice
+        self.heads = (heads,)  # in a tuple, so that its parameters are not registered twice
         self.first, self.last = first, last
 
     def forward(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n e"]:
-        """x through these rows."""
+        """Return the product of x with these rows."""
         whole = self.heads[0].projection
         assert whole is not None
         bias = None if whole.bias is None else whole.bias[self.first : self.last]
@@ -374,14 +374,14 @@ class SlicedProjection(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out)) if bias else None
 
     def forward(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n e"]:
-        """[*b n d] -> [*b n e], heads side by side."""
+        """Project [*b n d] to [*b n e], with the heads side by side."""
         slices = x.unflatten(-1, (self.weight.shape[0], -1)).transpose(-3, -2)
         projected = (slices @ self.weight.mT).transpose(-3, -2).flatten(-2)
         return projected if self.bias is None else projected + self.bias
 
 
 def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
-    """Make a projection with Xavier initialisation, as Transformers use."""
+    """Return a projection with Xavier initialisation, as in Transformers."""
     module = Linear(size, out, bias=bias)
     nn.init.xavier_uniform_(module.weight)
     if bias:
@@ -390,7 +390,7 @@ def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
 
 
 def are_original(*parts: nn.Module) -> bool:
-    """Return whether these are still the parts that were made here (none put in its place), and have no hooks."""
+    """Return whether these are still the original ProjectionRows, without hooks."""
     for part in parts:
         if not isinstance(part, ProjectionRows) or len(part._forward_hooks) > 0 or len(part._forward_pre_hooks) > 0:
             return False
@@ -402,7 +402,7 @@ def are_original(*parts: nn.Module) -> bool:
 def parse_arguments(
     values: Tensor | Span | None, span: Span | Start | None, start: Start
 ) -> tuple[Tensor | None, Span | None, Start]:
-    """Values, span and start of a call, also of one without values: (x, memory, span, start)."""
+    """Return values, span and start; a call without values may be (x, memory, span, start)."""
     if isinstance(span, Span) or span is None:
         if not isinstance(values, Span):
             return values, span, start
@@ -417,7 +417,7 @@ def parse_arguments(
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:
-    """Refuse what is not [*b n size]."""
+    """Raise ShapeError unless the tensor is [*b n size]."""
     if x.ndim == 1:
         raise ShapeError(
             f"{name}: {list(x.shape)} given, expected [*b n {size}]; for a single vector give {name}[None]"
@@ -429,7 +429,7 @@ def check_width(name: str, x: Tensor, size: int) -> None:
 # ---- one score per head
 
 
-class PerHead(Score):
+class PerHead(Score, delegates=True):
     """One score per head, each with its own parameters; heads are the last leading dimension."""
 
     def __init__(self, scores: list[Score]):
@@ -437,7 +437,7 @@ class PerHead(Score):
         for score in scores:
             if not isinstance(score, Score):
                 raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected a factory of scores")
-        # The form of each, and its scale if a kernel needs it.
+        # The form of each score, and its scale if a kernel needs it.
         kinds = {(each.fused_form, each.scale(64) if each.fused_form == "bilinear" else 1.0) for each in scores}
         if len(kinds) > 1:
             raise ArgumentError(
@@ -447,12 +447,12 @@ class PerHead(Score):
 
     @property
     def head_scores(self) -> list[Score]:
-        """Return the score of each head; all have one form."""
+        """The score of each head; all have one form."""
         return cast(list[Score], list(self.scores))
 
     @property
     def fused_form(self) -> str:
-        """The form of each head's score."""
+        """The form of every head's score."""
         return self.head_scores[0].fused_form
 
     def project_query(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
@@ -488,7 +488,7 @@ class PerHead(Score):
 
 
 def join_scores(scores: list[Score]) -> Score:
-    """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
+    """Return the heads' scores as one; dot products have no parameters, so one of them serves all heads."""
     dots = [score for score in scores if type(score) is Dot and score.fused_form == "bilinear"]
     if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
         return dots[0]

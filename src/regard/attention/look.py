@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 
 class Attentive(nn.Module):
-    """A module that attends and can report what it attended to; `watch` finds these."""
+    """A module that attends and can return a look at what it attends to; `watch` finds these."""
 
-    draws = False  # whether its training forward draws at random, so that a look must draw the same
+    draws = False  # whether its training forward samples, so that a look must repeat the samples
 
     def look(self, *args, **kwargs) -> "Look":  # type: ignore[no-untyped-def]
-        """Run the forward and return every stage of it; dropout is not shown."""
+        """Run the forward and return every stage of it, without dropout."""
         raise TypeError(f"{type(self).__name__} cannot be looked at: override `look`")
 
 
@@ -27,19 +27,19 @@ class Look:
     """A record of one attention. Tensors keep their graph: a loss on the weights trains the modules that made them."""
 
     context: Float[Tensor, "..."]  # c [*b n dv]
-    scores: Float[Tensor, "..."]  # e [*b n m], as the score gave them, before span and weighting
-    weights: Float[Tensor, "..."]  # a [*b n m], after both
-    picked: Int[Tensor, "..."] | None = None  # [*b n], Hard and Gumbel: the key that was taken, -1 for none
-    log_prob: Float[Tensor, "..."] | None = None  # [*b n], Hard: of the key that was taken
-    centre: Float[Tensor, "..."] | None = None  # [*b n], local attention: where the window stood
-    probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before a draw or a gate
+    scores: Float[Tensor, "..."]  # e [*b n m], from the score, before span and weighting
+    weights: Float[Tensor, "..."]  # a [*b n m], after span and weighting
+    picked: Int[Tensor, "..."] | None = None  # [*b n], Hard and Gumbel: the chosen key, -1 for none
+    log_prob: Float[Tensor, "..."] | None = None  # [*b n], Hard: log-probability of the chosen key
+    centre: Float[Tensor, "..."] | None = None  # [*b n], local attention: the centre of the window
+    probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before sampling or a gate
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)  # of q, k and v
     how: str = field(default="", repr=False)  # score, span and weighting in words
-    grid: Literal["", "keys", "both"] = ""  # what are places of a grid: scores and weights then end in height, width
+    grid: Literal["", "keys", "both"] = ""  # axes of scores and weights that are height, width
 
     @property
     def entropy(self) -> Float[Tensor, "..."] | None:
-        """-Σ p log p of each query's distribution, in nats; None where the weights are no distribution."""
+        """The entropy -Σ p log p of each query's distribution, in nats; None if the weights are no distribution."""
         if self.probabilities is None:
             return None
         p = self.probabilities if self.probabilities.element_size() > 2 else self.probabilities.float()
@@ -68,7 +68,7 @@ class Look:
 
 
 def concatenate(looks: Sequence[Look]) -> Look:
-    """Looks of repeated calls as one, along the queries; fewer keys are filled up with weight zero."""
+    """Concatenate the looks of repeated calls along the queries; pad missing keys with zeros."""
     if len(looks) == 1:
         return looks[0]
     if looks[0].grid == "both":

@@ -1,7 +1,7 @@
-r"""Position encodings: attention by content cannot tell the order of its keys; these add it.
+r"""Position encodings: attention by content cannot see the order of its keys; these add it.
 
-Each takes `start`, the index of the first element (a number, or one per row), and a span: with `Packed` sequences every
-position counts from the beginning of its own sequence.
+Each takes `start`, the index of the first element (a number, or one per row), and a span: with `Packed` sequences,
+positions count from the beginning of each sequence.
 """
 
 # b batch · n positions · d width · h w height and width of a grid
@@ -24,17 +24,17 @@ __all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
 Join = Literal["add", "concatenate"]
 Sines = Literal["interleaved", "halves", "fairseq"]
 WHOLE = (torch.int64, torch.int32)
-NEAR = 2048  # positions whose turns are looked up
-FIRST = {"fairseq": 2}  # the number of the first position, behind a row for padding; 0 in other forms
+NEAR = 2048  # number of positions in the precomputed tables
+FIRST = {"fairseq": 2}  # the first position's number, after fairseq's row for padding; 0 in other forms
 
 
 class Sinusoidal(nn.Module):
     r"""$PE_{t,2i} = \sin(t / 10000^{2i/d})$, $PE_{t,2i+1} = \cos(t / 10000^{2i/d})$, added or concatenated.
 
-    Vaswani et al. 2017 (arXiv:1706.03762), section 3.5. Nothing is learned, any position can be asked for.
-    `sines` says how the numbers lie, for models of other toolkits: "interleaved" is the paper's; "halves" has all sines
-    before all cosines, as Marian; "fairseq" has halves of frequencies $10000^{-i/(d/2-1)}$. `first` is the number of
-    the first position: 0, for "fairseq" 2, unless it is given.
+    Vaswani et al. 2017 (arXiv:1706.03762), section 3.5. Nothing is learned; any position is possible. `sines` is the
+    order of the numbers, for models of other toolkits: "interleaved" is the paper's; "halves" has all sines before all
+    cosines, like Marian; "fairseq" is "halves" with the frequencies $10000^{-i/(d/2-1)}$. `first` is the number of the
+    first position, by default 2 for "fairseq" and 0 otherwise.
     """
 
     def __init__(self, size: int, join: Join = "add", *, sines: Sines = "interleaved", first: int | None = None):
@@ -49,7 +49,7 @@ class Sinusoidal(nn.Module):
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
-        """x with its positions."""
+        """Return x with its position encodings."""
         packed, last = split_packed(span)[0], start + x.shape[-2] if isinstance(start, int) else NEAR + 1
         near = packed is None and isinstance(start, int) and 0 <= start <= last <= NEAR
         if near and x.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -57,12 +57,12 @@ class Sinusoidal(nn.Module):
         index = position_index(x.shape[-2], x.device, start, span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
             return join_encoding(x, sinusoids(index, self.size, self.sines, self.first), self.join)
-        # Sequences end to end have the same few positions over and over.
+        # Packed sequences repeat the same few positions.
         table = self.table(start + packed.longest, x.device)
         return join_encoding(x, table.to(x.dtype)[index], self.join)
 
     def table(self, length: int, device: torch.device) -> Float[Tensor, "n e"]:
-        """The encodings of the first positions, in float64 where the device has it."""
+        """Return the encodings of the first positions, in float64 if the device supports it."""
         return sinusoids(torch.arange(length, device=device), self.size, self.sines, self.first)
 
     def extra_repr(self) -> str:
@@ -87,7 +87,7 @@ class Embedded(nn.Module):
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
-        """x with its positions."""
+        """Return x with its position encodings."""
         index = position_index(x.shape[-2], x.device, start, span)
         if index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
             for position in (int(index.min()), int(index.max())):
@@ -100,7 +100,7 @@ class Embedded(nn.Module):
 
 
 class Rotary(nn.Module):
-    r"""Rotates pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ depends on $i - j$.
+    r"""Rotate pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ depends on $i - j$.
 
     Su et al. 2021 (arXiv:2104.09864), section 3.2: the pair (2i, 2i+1) turns by $t \cdot 10000^{-2i/d}$.
     `Heads(…, rotary=Rotary(size // heads))` applies it to projected queries and keys.
@@ -119,7 +119,7 @@ class Rotary(nn.Module):
         return self.rotate(x, self.table(position_index(x.shape[-2], x.device, start, span), x.dtype))
 
     def table(self, index: Int[Tensor, "*i n"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Sine and cosine of every pair's angle at these positions; queries and keys of one sequence share it."""
+        """Return sine and cosine of each pair's angle at these positions; a sequence's queries and keys share them."""
         if index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
             least, most = map(int, torch.aminmax(index))
             if least >= 0 and most < NEAR:
@@ -129,7 +129,7 @@ class Rotary(nn.Module):
         return angle.sin().to(dtype), angle.cos().to(dtype)
 
     def rotate(self, x: Float[Tensor, "*b n d"], table: tuple[Tensor, Tensor]) -> Float[Tensor, "*b n d"]:
-        """x, turned by the angles of a table."""
+        """Return x, rotated by the angles of a table."""
         if x.shape[-1] != self.size:
             raise ShapeError(f"x: width {x.shape[-1]} given, Rotary expects {self.size}")
         sin, cos = table
@@ -142,14 +142,14 @@ class Rotary(nn.Module):
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """Compute what is kept for later calls: in no mode of this one, and unseen by a trace, which sees it but once."""
+    """Leave inference mode, gradients and torch-function modes inside the block, to compute tables for later calls."""
     with torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
         yield
 
 
 @cache
 def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Sines and cosines of the first positions on a CPU: a step of a search looks them up, and computes none."""
+    """Return sines and cosines of the first positions on a CPU, so that a decoding step only looks them up."""
     with without_modes():
         angle = angles(torch.arange(NEAR, device="cpu"), size, torch.promote_types(dtype, torch.float32))
         return angle.sin().to(dtype), angle.cos().to(dtype)
@@ -157,7 +157,7 @@ def near_turns(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 @cache
 def near_pairs(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and signed sine for each number of a pair: x cos + (its neighbour) sin is x, turned."""
+    """Return cosine and signed sine for each element of a pair: x cos + (its neighbour) sin is x, rotated."""
     sin, cos = near_turns(size, dtype)
     with without_modes():
         return cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
@@ -165,7 +165,7 @@ def near_pairs(size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 @cache
 def near_sinusoids(size: int, sines: Sines, first: int) -> Tensor:
-    """The encodings of the first positions on a CPU, in float64."""
+    """Return the encodings of the first positions on a CPU, in float64."""
     with without_modes():
         return sinusoids(torch.arange(NEAR, device="cpu"), size, sines, first)
 
@@ -173,7 +173,7 @@ def near_sinusoids(size: int, sines: Sines, first: int) -> Tensor:
 class Sinusoidal2D(nn.Module):
     r"""Positions on a grid: half of the channels are the sinusoids of the row, half those of the column.
 
-    Wang and Liu 2019 (arXiv:1908.11415); the same sinusoids as in one dimension.
+    Wang and Liu 2019 (arXiv:1908.11415); the sinusoids are those of `Sinusoidal`.
     """
 
     def __init__(self, size: int, join: Join = "add"):
@@ -184,7 +184,7 @@ class Sinusoidal2D(nn.Module):
         self.join = check_join(join)
 
     def forward(self, x: Float[Tensor, "*b c h w"]) -> Float[Tensor, "*b e h w"]:
-        """Features [*b c h w] with their positions."""
+        """Return the features [*b c h w] with their position encodings."""
         if x.ndim < 3:
             raise ShapeError(f"x: {list(x.shape)} given, expected [*b c h w]")
         height, width = x.shape[-2:]
@@ -199,7 +199,7 @@ class Sinusoidal2D(nn.Module):
 
 
 def position_index(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
-    """The position of every element: [n], or [*b n] where rows start apart, or within each packed sequence."""
+    """Return every element's position: [n], or [*b n] for a start per row; with Packed, within each sequence."""
     packed = None if span is None or (type(span) is Shared and span.packed is None) else split_packed(span)[0]
     if type(start) is not int:
         if not isinstance(start, Tensor) or start.dtype not in WHOLE:
@@ -213,9 +213,9 @@ def position_index(n: int, device: torch.device, start: Start, span: Span | None
 
 
 def angles(index: Tensor, size: int, dtype: torch.dtype, sines: Sines = "interleaved") -> Tensor:
-    """t · 10000^(-2i/d) for every pair i: [*b n size/2]; fairseq has the power -i/(d/2 - 1) and no half pair."""
-    # In float64 until the end: position 10,000 times a frequency has lost its fraction in float32.
-    if index.device.type == "mps":  # which has no float64
+    """Return t · 10000^(-2i/d) for every pair i, [*b n size/2]; fairseq has the power -i/(d/2 - 1) and no half pair."""
+    # In float64 up to the remainder: position 10,000 times a frequency loses its fraction in float32.
+    if index.device.type == "mps":  # MPS has no float64
         there = torch.float32 if dtype == torch.float64 else dtype
         return angles(index.cpu(), size, dtype, sines).to(index.device, there)
     if sines == "fairseq":
@@ -227,7 +227,7 @@ def angles(index: Tensor, size: int, dtype: torch.dtype, sines: Sines = "interle
 
 
 def sinusoids(index: Tensor, size: int, sines: Sines = "interleaved", first: int | None = None) -> Tensor:
-    """Sine and cosine in turn, or all sines first, [*b n size]; an odd size has one cosine less, or ends on a zero."""
+    """Return sines and cosines, [*b n size]; an odd size has one cosine fewer, or for fairseq a final zero."""
     index = index + (FIRST.get(sines, 0) if first is None else first)
     if sines == "fairseq":
         angle = angles(index, size, torch.float64, sines)
@@ -239,7 +239,7 @@ def sinusoids(index: Tensor, size: int, sines: Sines = "interleaved", first: int
 
 
 def join_encoding(x: Tensor, encoding: Tensor, join: str) -> Tensor:
-    """Added, or side by side."""
+    """Add the encoding to x, or concatenate the two."""
     if join == "concatenate":
         return torch.cat((x, encoding.to(x.dtype).expand(*x.shape[:-1], -1)), dim=-1)
     if x.shape[-1] != encoding.shape[-1]:
@@ -248,7 +248,7 @@ def join_encoding(x: Tensor, encoding: Tensor, join: str) -> Tensor:
 
 
 def check_join(join: Join) -> Join:
-    """Refuse a way of joining positions that is neither of the two."""
+    """Return the way of joining; raise ArgumentError unless it is "add" or "concatenate"."""
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join

@@ -1,14 +1,14 @@
 r"""Scores: how well does a query fit a key?
 
 A score transforms the query (`project_query`) and the keys (`project_keys`, once for all queries), and compares the
-two. What is bilinear (dot, scaled, general, cosine) is one product after that, and is served by fused kernels.
+two. Bilinear scores (dot, scaled, general, cosine) are then a single product, which fused kernels compute.
 """
 
 # b batch · n queries · m keys · dq query width · dk key width · h hidden width · p width of projected keys
 import inspect
 import math
 import warnings
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,24 +24,24 @@ __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_l
 
 
 OLD_NAMES = "ask", "project"
-CHANGES = "project_query", "project_keys"  # what a score may do to queries and keys before it compares them
+CHANGES = "project_query", "project_keys"  # methods that transform queries and keys before `compare`
 
 
 class Score(Settling):
     """A measure of how well each query fits each key.
 
-    A score of your own overrides `compare`, and `project_query` and `project_keys` where the query and the keys are
-    transformed first; it is computed as it is written. One that says `form = "bilinear"` needs no `compare`: it is the
-    product of what `project_query` and `project_keys` give, times `scale`, and is served by fused kernels.
+    A subclass overrides `compare`, and also `project_query` and `project_keys` if it transforms queries and keys first.
+    It needs no `compare` if it sets `form = "bilinear"`: its score is then the product of the projected query and the
+    projected keys, times `scale`, and fused kernels compute it.
     """
 
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
-    query_size: int | None = None  # None: any
+    query_size: int | None = None  # None: any width
     key_size: int | None = None
     settled: tuple[int, str, float, bool] | None
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass that would be passed by."""
+    def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
+        """Raise TypeError if a subclass overrides what attention does not call; `delegates` allows a `fused_form`."""
         super().__init_subclass__(**options)
         adopt_old_names(cls)
         for name, kind in (("forward", Score), ("__call__", nn.Module)):
@@ -51,12 +51,18 @@ class Score(Settling):
                     "`compare(projected_query, projected_keys, first)`, and `project_query` and `project_keys` for "
                     "what is done to the query and the keys"
                 )
+        if cls.fused_form is not Score.fused_form and not delegates:
+            raise TypeError(
+                f"{cls.__name__} overrides `fused_form`, which follows from `form` and `compare`: set those"
+            )
+        if cls.compare is Score.compare and cls.vector is not Score.vector:
+            raise TypeError(f"{cls.__name__} overrides `vector`, which only an Additive score has: override `compare`")
 
     @property
     def fused_form(self) -> str:
-        """The form that kernels may compute in place of `compare`: "other" where that is one's own.
+        """The form that kernels may compute instead of `compare`: "other" if `compare` is overridden.
 
-        So it is where a scale is learned: a kernel takes a number, which has no gradient.
+        It is "other" for a learned scale too: a kernel takes a plain number, which has no gradient.
         """
         compare = Additive.compare if self.form == "additive" else Score.compare
         if getattr(self.compare, "__func__", None) is not compare:
@@ -66,7 +72,8 @@ class Score(Settling):
     def settle(self, width: int) -> tuple[str, float]:
         """Return the form that kernels may compute, and its scale for queries of this width.
 
-        A built-in score remembers it until something is set on it; one of somebody's own is asked at every call.
+        A built-in score caches the result until one of its attributes changes; a user's score computes it at every
+        call.
         """
         form = self.fused_form
         scale = self.scale(width) if form == "bilinear" else 1.0
@@ -76,17 +83,17 @@ class Score(Settling):
         return form, scale
 
     def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
-        """The query as it meets projected keys."""
+        """Transform the query before it is compared with projected keys."""
         return query
 
     def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m p"]:
-        """The keys as they meet a query, once for all queries."""
+        """Transform the keys before they are compared, once for all queries."""
         return keys
 
     def compare(
         self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        """The scores of transformed queries and keys; `first` is the index of the first key given."""
+        """Return the scores of projected queries and keys; `first` is the index of the first of these keys."""
         if self.form != "bilinear" and type(self).compare is Score.compare:
             raise TypeError(f"{type(self).__name__} does not say how to compare: override `compare`")
         return bilinear_scores(projected_query, projected_keys, self.scale(projected_query.shape[-1]))
@@ -96,22 +103,22 @@ class Score(Settling):
         return 1.0
 
     def projected_size(self, key_size: int) -> int:
-        """The width of a projected key."""
+        """Return the width of a projected key."""
         return key_size
 
     @property
     def vector(self) -> Tensor | None:
-        """v of an additive score: [h], or [heads h]."""
+        """The vector v of an additive score: [h], or [heads h]."""
         return None
 
     def forward(
         self, query: Float[Tensor, "*bq n dq"], projected_keys: Float[Tensor, "*bk m p"]
     ) -> Float[Tensor, "*b n m"]:
-        """The score e of every query with every projected key."""
+        """Return the score e of every query with every projected key."""
         return self.compare(self.project_query(query), projected_keys)
 
     def check(self, query_width: int, key_width: int | None) -> None:
-        """Refuse widths that cannot meet; `key_width` is None where the keys are already projected."""
+        """Raise ShapeError if the widths do not match; `key_width` is None if the keys are already projected."""
         name = type(self).__name__
         if self.query_size is not None and query_width != self.query_size:
             raise ShapeError(f"query: width {query_width} given, {name} expects {self.query_size}")
@@ -120,7 +127,7 @@ class Score(Settling):
 
 
 def adopt_old_names(cls: type[Score]) -> None:
-    """Let a score override and call `ask` and `project`, which `project_query` and `project_keys` were called once."""
+    """Let a score override and call `ask` and `project`, the old names of `project_query` and `project_keys`."""
     for old, new in zip(OLD_NAMES, CHANGES, strict=True):
         if old in vars(cls):
             warnings.warn(f"{cls.__name__}.{old} is now called {new}", DeprecationWarning, stacklevel=4)
@@ -135,8 +142,8 @@ adopt_old_names(Score)
 class Dot(Score):
     r"""Dot product: $e_{ij} = q_i \cdot k_j$; scaled, $q_i \cdot k_j / \sqrt{d}$.
 
-    Luong et al. 2015 (arXiv:1508.04025), section 3.1; scaled: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1.
-    d is the width of the key, not the number of keys: q and k of unit-normal numbers have products of deviation √d.
+    Luong et al. 2015 (arXiv:1508.04025), section 3.1; scaled: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1. d
+    is the width of a key, not the number of keys: unit-normal q and k have products of standard deviation √d.
     """
 
     form = "bilinear"
@@ -159,8 +166,8 @@ class Dot(Score):
 class General(Score):
     r"""Multiplicative attention: $e_{ij} = q_i^\top W k_j$.
 
-    Luong et al. 2015 (arXiv:1508.04025), section 3.1. W k is computed once for all queries. W starts so that scores of
-    unit-normal vectors have the deviation of a plain dot product's, √d for equal widths.
+    Luong et al. 2015 (arXiv:1508.04025), section 3.1. W k is computed once for all queries. W is initialised so that
+    scores of unit-normal vectors have the standard deviation of a plain dot product, √d for equal widths.
     """
 
     form = "bilinear"
@@ -172,7 +179,7 @@ class General(Score):
         nn.init.xavier_uniform_(self.weight)
 
     def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dq"]:
-        """W k_j."""
+        """Return W k_j."""
         return F.linear(keys, self.weight)
 
     def projected_size(self, key_size: int) -> int:
@@ -200,13 +207,19 @@ class Additive(Score):
         self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise TypeError if a subclass overrides `scale`, which an additive score does not have."""
+        super().__init_subclass__(**options)
+        if cls.compare is Additive.compare and cls.scale is not Score.scale:
+            raise TypeError(f"{cls.__name__} overrides `scale`, which only a bilinear score has: override `compare`")
+
     def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
-        """W q_i."""
+        """Return W q_i."""
         projected_query: Tensor = self.query(query)
         return projected_query
 
     def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m h"]:
-        """U k_j + b, once for all queries."""
+        """Return U k_j + b, once for all queries."""
         projected_keys: Tensor = self.key(keys)
         return projected_keys
 
@@ -231,8 +244,8 @@ class Cosine(Score):
     r"""Content addressing: $e_{ij} = \beta \cos(q_i, k_j)$.
 
     Graves et al. 2014 (arXiv:1410.5401), section 3.3.1. The sharpness β is a number, "learned" (one positive
-    parameter), or "query": then each query carries it as its last number, and β = softplus of that. A vector of zeros
-    has a cosine of 0 with all others.
+    parameter), or "query": each query then carries it as its last element, and β is the softplus of that. A zero vector
+    has a cosine of 0 with every other vector.
     """
 
     form = "bilinear"
@@ -246,17 +259,17 @@ class Cosine(Score):
             self.log_sharpness = nn.Parameter(torch.zeros(()))
 
     def project_query(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
-        """β q / |q|; where β is not the query's own, √β of it."""
+        """Return β q / |q| if the query carries β, otherwise √β q / |q|."""
         if self.sharpness == "query":
             return unit_vectors(query[..., :-1]) * F.softplus(query[..., -1:])
         return unit_vectors(query, self.root())
 
     def project_keys(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
-        """k / |k|, times the other √β: neither leaves the range of float16 where β does."""
+        """Return k / |k|, times the other √β if queries do not carry β: both factors fit in float16 if β does."""
         return unit_vectors(keys) if self.sharpness == "query" else unit_vectors(keys, self.root())
 
     def root(self) -> Tensor | float:
-        """√β."""
+        """Return √β."""
         if isinstance(self.sharpness, str):
             return torch.exp(self.log_sharpness / 2)
         return math.sqrt(self.sharpness)
@@ -276,10 +289,10 @@ class Cosine(Score):
 class Location(Score):
     r"""Location-based attention: $e_{ij} = (W q_i)_j$, from the query alone.
 
-    Luong et al. 2015 (arXiv:1508.04025), equation 8. The keys give only their number, at most `length`. It is global:
-    a window would select by position what is already scored by position, and the paper has no such model. The paper
-    takes the softmax over all `length` positions, so that weight falls on those beyond the sentence; here, as with
-    every score, it is taken over the keys that are there, whose weights sum to one.
+    Luong et al. 2015 (arXiv:1508.04025), equation 8. Only the number of keys matters, at most `length`. It is global: a
+    window would select by position what is already scored by position, and the paper has no such model. The paper takes
+    the softmax over all `length` positions, so that positions beyond the sentence get weight; here, as for every score,
+    the softmax is over the existing keys, whose weights sum to one.
     """
 
     def __init__(self, query_size: int, length: int):
@@ -305,24 +318,24 @@ class Location(Score):
 
 
 def compare_from(score: Score, projected_query: Tensor, projected_keys: Tensor, first: int) -> Tensor:
-    """The scores of keys of which the first has this index; a `compare` that takes no index is not given it."""
+    """Return the scores of a block of keys; `compare` gets `first`, the index of its first key, only if it takes it."""
     if not first:
         return score.compare(projected_query, projected_keys)
     try:
         inspect.signature(score.compare).bind(projected_query, projected_keys, first)
-    except TypeError:  # it knows keys by what they hold, not by where they are
+    except TypeError:  # its `compare` depends on the keys' contents, not on their positions
         return score.compare(projected_query, projected_keys)
     return score.compare(projected_query, projected_keys, first)
 
 
 def check_location(score: Score) -> None:
-    """Refuse a score of positions under a window, which would select by position what is scored by it."""
+    """Raise ArgumentError for a Location score under a window, which would select by position what position scores."""
     if isinstance(score, Location):
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 
 def unit_vectors(vectors: Tensor, size: Tensor | float = 1.0) -> Tensor:
-    """Vectors of length one, times a size; a zero vector stays zero, with a finite gradient."""
+    """Return vectors of length `size`; a zero vector stays zero, with a finite gradient."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
     return (wide / length.masked_fill(length == 0, 1.0) * size).to(vectors.dtype)

@@ -1,8 +1,8 @@
 r"""Spans: where may a query look?
 
-A span narrows `SpanLimits` by any of a mask, a bias (added to the scores) and a gate (multiplied after the weighting);
-`&` joins spans. It sees the unprojected query and the true lengths. `start`, a number or one per row, is the index of
-the first query, so that one query over a cache knows where it stands.
+A span narrows `SpanLimits` with a mask, a bias (added to the scores), a gate (multiplied after the weighting), or
+several of them; `&` joins spans. It receives the unprojected query and the true lengths. `start`, a number or one per
+row, is the index of the first query: a single query over a cache needs it to know its position.
 """
 
 # b batch · n queries · m keys · dq query width · s sequences laid end to end
@@ -27,18 +27,18 @@ Start = int | Tensor
 class Span:
     """A limit on where a query may look.
 
-    One of your own overrides `narrow` and answers with `reach.with_mask(…)`, `with_bias(…)` or `with_gate(…)`.
+    A subclass overrides `narrow` and returns `limits.with_mask(…)`, `limits.with_bias(…)` or `limits.with_gate(…)`.
     """
 
-    first = False  # whether others need this one's answer: Lengths before Predictive
+    first = False  # whether it must narrow before the other spans: Lengths before Predictive
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
-        """The reach, narrowed by this span; `query` is [*b n dq], unprojected."""
+        """Return the limits, narrowed by this span; `query` is [*b n dq], unprojected."""
         raise TypeError(f"{type(self).__name__} does not say where to look: override `narrow`")
 
     @property
     def parts(self) -> tuple["Span", ...]:
-        """The spans that are joined in this one."""
+        """The spans that make up this one."""
         return (self,)
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Span:
 
 
 class Joined(Span):
-    """Several spans: masks meet, biases add, gates multiply."""
+    """Several spans: masks are intersected, biases added, gates multiplied."""
 
     def __init__(self, parts: Sequence[Span]):
         super().__init__()
@@ -71,7 +71,7 @@ class Joined(Span):
 
 
 class JoinedModule(nn.Module, Joined):
-    """Joined spans of which some are learned, so that their parameters are found."""
+    """Joined spans some of which are modules, registered so that their parameters are found."""
 
     def __init__(self, parts: Sequence[Span]):
         nn.Module.__init__(self)
@@ -83,11 +83,11 @@ class JoinedModule(nn.Module, Joined):
 
 
 class Shared(Span):
-    """A span, or none, as all layers of a stack ask it: sorted into its parts once, and narrowed once for each shape.
+    """A span, or none, for all layers of a stack: split into its parts once, and narrowed once for each shape.
 
-    It lives as long as one call of the stack, so that what it holds cannot change meanwhile; that of a memory on a CPU
-    lives until a state's sentences change (`State.across`). Only the built-in spans that do not ask what the query is
-    are shared (`share`).
+    It lives for one call of the stack, so that its contents cannot change meanwhile; a memory's on a CPU lives until
+    the state's sentences change (`State.across`). Only built-in spans that do not depend on the query's values are
+    shared (`share`).
     """
 
     def __init__(self, span: Span | None):
@@ -108,7 +108,7 @@ class Shared(Span):
 
 
 def share(span: Span | None) -> Span | None:
-    """The span for all layers of a stack: shared where each of its parts is one that may be."""
+    """Return the span for all layers of a stack: a Shared if every part is in SHAREABLE, otherwise the span itself."""
     if span is None or type(span) in SHAREABLE:
         return Shared(span)
     if isinstance(span, Shared) or not all(type(part) in SHAREABLE for part in parts_of(span)):
@@ -117,12 +117,12 @@ def share(span: Span | None) -> Span | None:
 
 
 def unshare(span: Span | None) -> Span | None:
-    """The span itself, for who did not ask to have it shared."""
+    """Return the span inside a Shared, for code that expects the original."""
     return span.span if isinstance(span, Shared) else span
 
 
 def join(*spans: Span | None) -> Span | None:
-    """All of them, flat; None where there is none."""
+    """Join spans into one, flattened; None if there are none."""
     parts: list[Span] = []
     for span in spans:
         if span is None:
@@ -134,7 +134,7 @@ def join(*spans: Span | None) -> Span | None:
 
 
 def parts_of(span: Span | None) -> tuple[Span, ...]:
-    """The spans to ask one by one: those that `&` joined; one that narrows in a way of its own stays whole."""
+    """Return the spans that `&` joined; a span with its own `narrow` stays whole."""
     if span is None or type(span) in SHAREABLE:
         return () if span is None else (span,)
     whole = type(span) is Shared or (isinstance(span, Joined) and type(span).narrow is Joined.narrow)
@@ -142,7 +142,7 @@ def parts_of(span: Span | None) -> tuple[Span, ...]:
 
 
 def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
-    """The limits, narrowed by a span; an answer that is none is refused."""
+    """Return the limits, narrowed by a span; raise TypeError if `narrow` returns anything else."""
     narrowed: object = span.narrow(limits, query)
     if not isinstance(narrowed, SpanLimits):
         name, actual = type(span).__name__, type(narrowed).__name__
@@ -151,18 +151,18 @@ def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
 
 
 def is_exactly(span: Span, kind: type[Span]) -> bool:
-    """Return whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
+    """Return whether a span is an instance of `kind` and inherits its `narrow`; a subclass may override it."""
     return isinstance(span, kind) and type(span).narrow is kind.narrow
 
 
 def check_device(name: str, tensor: Tensor, limits: SpanLimits) -> None:
-    """Refuse a span's tensor that is not where the query is."""
+    """Raise DeviceError if a span's tensor is not on the query's device."""
     if tensor.device != limits.device:
         raise DeviceError(f"{name}: on {tensor.device}, expected {limits.device}, the query's device")
 
 
 def per_row(name: str, value, limits: SpanLimits):  # type: ignore[no-untyped-def]
-    """A number as it is; a tensor moved from the host if need be and checked to broadcast to the batch."""
+    """Return a number as it is; check that a tensor broadcasts to the batch, and move it from the host if necessary."""
     if isinstance(value, int):
         return value
     if value.device != limits.device:
@@ -192,7 +192,7 @@ class Lengths(Span):
         if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.is_complex():
             raise DtypeError(f"lengths: {lengths.dtype} given, expected whole numbers")
         self.lengths = lengths
-        # Read only where reading is free: a length on a GPU is not waited for.
+        # Read lengths only on a CPU: on a GPU this would wait for the device.
         self.min_length: int | None = None
         self.max_length: int | None = None
         if lengths.device.type == "cpu" and lengths.numel() and not torch.compiler.is_compiling():
@@ -204,7 +204,7 @@ class Lengths(Span):
         if self.max_length is not None and self.max_length > limits.keys:
             raise ShapeError(f"lengths: {self.max_length} given, expected 0 … {limits.keys}, the number of keys")
         lengths = per_row("lengths", self.lengths, limits)
-        if self.min_length is not None and self.min_length == limits.keys:  # all of them are there
+        if self.min_length is not None and self.min_length == limits.keys:  # no row has padding
             return limits
         return limits.with_lengths(lengths, self.min_length)
 
@@ -261,9 +261,9 @@ class Predictive(nn.Module, Span):
         self.v = nn.Parameter(torch.empty(query_size).uniform_(-1, 1) / math.sqrt(query_size))
 
     def centre(self, query: Float[Tensor, "*b n dq"], length: Int[Tensor, "..."] | int) -> Float[Tensor, "*c n"]:
-        """p_i, in [0, S]."""
+        """Return p_i, in [0, S]."""
         hidden = torch.tanh(self.hidden(query))
-        # A position needs more digits than bfloat16 has.
+        # bfloat16 has too few digits for a position.
         fraction = torch.sigmoid(
             (hidden @ self.v.to(hidden.dtype)).float() if hidden.element_size() < 4 else hidden @ self.v
         )
@@ -307,9 +307,10 @@ class Mask(Span):
 class Alibi(Span):
     r"""Linear biases: $-m_h |i - j|$ on the scores, one slope per head, instead of position encodings.
 
-    Press et al. 2022 (arXiv:2108.12409), section 3. Slopes are $2^{-8(h+1)/H}$ where the number of heads H is a
-    power of two; otherwise those of the power below, and then every other one of the power above. The paper's models
-    are causal; here distance counts to both sides. A softmax's temperature divides the biases as it does the scores.
+    Press et al. 2022 (arXiv:2108.12409), section 3. Slopes are $2^{-8(h+1)/H}$ if the number of heads H is a power of
+    two; otherwise those of the next lower power, followed by every other slope of the next higher power. The paper's
+    models are causal; here distance counts in both directions. A softmax's temperature divides the biases as well as
+    the scores.
     """
 
     def __init__(self, heads: int, start: Start = 0):
@@ -318,7 +319,7 @@ class Alibi(Span):
         self.slopes = alibi_slopes(heads)
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
-        # Made where they are used: a copy from the host would be waited for.
+        # Computed on the query's device: a copy from the host would block.
         there = self.slopes if limits.device.type == "cpu" else alibi_slopes(self.heads, limits.device)
         wide = there.to(torch.promote_types(torch.float32, query.dtype))
         return limits.with_slopes(wide, per_row("start", self.start, limits))
@@ -330,12 +331,22 @@ class Alibi(Span):
 class Packed(Span):
     """Sequences laid end to end: sequence s holds the queries offsets[s] … offsets[s + 1], and sees only its own keys.
 
-    `key_offsets` gives the keys' bounds where they differ (a target over its source). Other spans count within each
-    sequence. Scores and weights that are looked at are block-diagonal, [ΣN, ΣM].
+    `key_offsets` gives the keys' bounds if they differ (a target over its source). Other spans count within each
+    sequence. Looks have block-diagonal scores and weights, [ΣN, ΣM].
 
-    `sizes` says how many tokens there are and what no sequence is longer than, `key_sizes` the same of the keys: where
-    they are given, nothing is read back from a device, and nothing about the offsets is checked.
+    `sizes` is the number of tokens and an upper bound on the length of a sequence; `key_sizes` is the same for the
+    keys. If they are given, nothing is read back from the device and the offsets are not checked.
     """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Raise TypeError if a subclass overrides what is not always called: kernels read the offsets themselves."""
+        super().__init_subclass__(**options)
+        for name in ("narrow", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"):
+            if getattr(cls, name) is not getattr(Packed, name):
+                raise TypeError(
+                    f"{cls.__name__} overrides `{name}`, which is not always called for a Packed span: join Packed "
+                    "with a span of your own by &"
+                )
 
     def __init__(
         self,
@@ -353,7 +364,7 @@ class Packed(Span):
             raise ShapeError(
                 f"key_offsets: {len(self.key_offsets)} given, expected as many as offsets, {len(self.offsets)}"
             )
-        # Plain attributes, filled on first use: a cached_property holds a lock that a compiler cannot enter.
+        # Plain attributes, filled on first use: the lock of a cached_property breaks torch.compile.
         self._queries: tuple[Tensor, Tensor] | None = None
         self._keys: tuple[Tensor, Tensor] | None = None
         self._moved: Packed | None = None
@@ -361,19 +372,19 @@ class Packed(Span):
         self.total_keys, self.longest_key = keys
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
-        """Refuse: attention cuts sequences up before it asks other spans, so none of them may hold this one."""
+        """Raise: attention splits packed sequences before it calls other spans, so no span may contain this one."""
         raise ArgumentError(f"span: {self!r} given inside a span with its own `narrow`, expected beside it: a & b")
 
     @property
     def queries(self) -> tuple[Tensor, Tensor]:
-        """Sequence and position of every query, each [ΣN]."""
+        """The sequence and position of every query, each [ΣN]."""
         if self._queries is None:
             self._queries = token_positions(self.offsets, self.total)
         return self._queries
 
     @property
     def keys(self) -> tuple[Tensor, Tensor]:
-        """Sequence and position of every key, each [ΣM]."""
+        """The sequence and position of every key, each [ΣM]."""
         if self.key_offsets is self.offsets:
             return self.queries
         if self._keys is None:
@@ -381,7 +392,7 @@ class Packed(Span):
         return self._keys
 
     def to(self, device: torch.device) -> "Packed":
-        """Return the layout on another device; moved once."""
+        """Return the layout on another device; the copy is kept."""
         if self.offsets.device == device:
             return self
         if self._moved is None or self._moved.offsets.device != device:
@@ -393,33 +404,33 @@ class Packed(Span):
         return self._moved
 
     def check(self, queries: int, keys: int) -> None:
-        """Refuse tensors of another length than the offsets'."""
+        """Raise ShapeError if the tensors' lengths do not match the offsets."""
         for name, actual, total in (("query", queries, self.total), ("keys", keys, self.total_keys)):
             if actual != total:
                 raise ShapeError(f"{name}: {actual} rows given, expected {total}, the last of Packed's offsets")
 
     def pad_queries(self, x: Tensor, heads: bool = False) -> Tensor:
-        """[ΣN d] -> [s N d], or with heads [a ΣN d] -> [s a N d]. What fills the gaps is real but never used."""
+        """Pad [ΣN d] to [s N d], or with heads [a ΣN d] to [s a N d]. Gaps hold real tokens, which are never used."""
         return pad_rows(x, self.offsets, self.longest, heads)
 
     def pad_keys(self, x: Tensor, heads: bool = False) -> Tensor:
-        """[ΣM d] -> [s M d], or with heads [a ΣM d] -> [s a M d], for keys and values."""
+        """Pad keys or values: [ΣM d] to [s M d], or with heads [a ΣM d] to [s a M d]."""
         return pad_rows(x, self.key_offsets, self.longest_key, heads)
 
     def unpad(self, x: Tensor, heads: bool = False) -> Tensor:
-        """[s N d] -> [ΣN d], or [s a N d] -> [a ΣN d]."""
+        """Unpad [s N d] to [ΣN d], or [s a N d] to [a ΣN d]."""
         row, position = self.queries
         return x[row, :, position].transpose(0, 1) if heads else x[row, position]
 
     def unpad_pairs(self, x: Tensor, heads: bool = False) -> Tensor:
-        """[s (a) N M] -> [(a) ΣN ΣM], zero between sequences."""
+        """Unpad [s (a) N M] to [(a) ΣN ΣM], with zeros between sequences."""
         (row, i), (column, j) = self.queries, self.keys
         x = x.movedim(0, -3)  # [(a) s N M]
         same = row[:, None] == column
         return x[..., row[:, None], i[:, None], j].masked_fill(~same, 0.0)
 
     def padded_span(self, rest: Sequence[Span]) -> Span:
-        """The other spans, for padded tensors: keys beyond each sequence are not there, and a mask is cut up."""
+        """Return the other spans for padded tensors: Lengths hide the padding, and a mask is split by sequence."""
         index = padded_index(self.offsets, self.longest), padded_index(self.key_offsets, self.longest_key)
         cut: list[Span] = []
         for part in rest:
@@ -442,27 +453,27 @@ class Packed(Span):
 
 
 def pad_rows(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:
-    """Rows of a packed tensor, a sequence each."""
+    """Pad a packed tensor: one row per sequence."""
     cut = x[..., padded_index(offsets, longest), :]  # [(a) s N d]
     return cut.transpose(0, 1) if heads else cut
 
 
 def padded_index(offsets: Tensor, longest: int) -> Tensor:
-    """The packed index of position i of sequence s, [s longest]; gaps point at some token that exists."""
+    """Return the packed index of position i of sequence s, [s longest]; padding points at an existing token."""
     index = offsets[:-1, None] + torch.arange(longest, device=offsets.device)
     return index.clamp(max=offsets[-1] - 1).clamp(min=0)
 
 
 def token_positions(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
-    """Sequence and position of every token."""
+    """Return the sequence and the position of every token."""
     token = torch.arange(total, device=offsets.device, dtype=offsets.dtype)
     row = torch.searchsorted(offsets[1:].contiguous(), token, right=True)
     return row, token - offsets[row]
 
 
 def alibi_slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " heads"]:
-    """ALiBi's slopes."""
-    if device is not None and device.type == "mps":  # which has no float64
+    """Return ALiBi's slopes, [heads]."""
+    if device is not None and device.type == "mps":  # MPS has no float64
         return alibi_slopes(heads).to(device, torch.float32)
     power = 1 << (heads.bit_length() - 1)
     first = torch.arange(1, power + 1, dtype=torch.float64, device=device) * (-8 / power)
@@ -475,7 +486,7 @@ def describe_start(start: Start) -> str:
 
 
 def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
-    """The Packed part of a span, if it has one, and the others."""
+    """Split a span into its Packed part, if it has one, and the others."""
     if span is None:
         return None, []
     if type(span) is Shared:

@@ -19,13 +19,13 @@ class Weighed:
     """Weights; for weightings that choose one key, also the key and its log-probability."""
 
     weights: Tensor  # [*b n m]
-    probabilities: Tensor | None = None  # [*b n m]: the distribution, where there is one
-    picked: Tensor | None = None  # [*b n]; -1 where there was nothing to pick
+    probabilities: Tensor | None = None  # [*b n m]: the distribution, if there is one
+    picked: Tensor | None = None  # [*b n]; -1 if there was no key to choose
     log_prob: Tensor | None = None  # [*b n], differentiable
 
 
 class Settling(nn.Module):
-    """A module that remembers what it was asked, as `settled`, until something is set on it or taken from it."""
+    """A module that caches a result in `settled` until one of its attributes is set or deleted."""
 
     settled: Any = None
 
@@ -45,17 +45,17 @@ class Settling(nn.Module):
 class Weighting(Settling):
     """Scores to weights.
 
-    One of your own overrides `weigh`, which returns a `Weighed`; keys that the mask forbids must get weight zero. One
-    that draws at random says so with `draws = True`. Scores come in float32 or wider.
+    A subclass overrides `weigh`, which returns a `Weighed`; keys that the mask forbids must get weight zero. It sets
+    `draws = True` if it samples. Scores are float32 or wider.
     """
 
     name: ClassVar[str] = "other"
-    draws: ClassVar[bool] = False  # whether it draws at random in training, so that a look must draw the same
+    draws: ClassVar[bool] = False  # whether it samples in training, so that a look must repeat the samples
     temperature: float = 1.0
     settled: tuple[str, float] | None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass that would be passed by; one that weighs in its own way has no built-in's name."""
+        """Raise TypeError for overrides that some backends never call; a class with its own `weigh` is "other"."""
         super().__init_subclass__(**options)
         for name, kind in (("forward", Weighting), ("__call__", nn.Module), ("fused_name", Weighting)):
             if getattr(cls, name) is not getattr(kind, name):
@@ -63,12 +63,15 @@ class Weighting(Settling):
                     f"{cls.__name__} overrides `{name}`, which not every backend calls: override `weigh(scores, "
                     "mask)`, which returns a Weighed"
                 )
+        home = next(each for each in cls.__mro__ if "weigh" in each.__dict__)
+        if cls.temperature is not Weighting.temperature and home.__module__ == __name__ and home is not Softmax:
+            raise TypeError(f"{cls.__name__} has a `temperature`, which {home.__name__} does not use: override `weigh`")
         if "name" not in cls.__dict__ and "weigh" in cls.__dict__:
             cls.name = "other"
 
     @property
     def fused_name(self) -> str:
-        """The name that kernels know: "other" where a weighting is not the softmax that it is called."""
+        """The name that kernels know: "other" for a softmax with its own `weigh` or a learned temperature."""
         if self.name != Softmax.name:
             return self.name
         plain = getattr(self.weigh, "__func__", None) is Softmax.weigh and isinstance(self.temperature, float | int)
@@ -77,7 +80,7 @@ class Weighting(Settling):
     def settle(self) -> tuple[str, float]:
         """Return the name that kernels know, and a softmax's temperature.
 
-        A built-in weighting remembers it until something is set on it; one of somebody's own is asked at every call.
+        A built-in weighting caches the result until one of its attributes changes; a user's computes it at every call.
         """
         name = self.fused_name
         settled = name, self.temperature if name == "softmax" else 1.0
@@ -86,7 +89,7 @@ class Weighting(Settling):
         return settled
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
-        """Return the weights, and the chosen key where there is one."""
+        """Return the weights, and the chosen key if there is one."""
         raise TypeError(f"{type(self).__name__} does not say how to weigh: override `weigh`")
 
     def forward(
@@ -97,7 +100,7 @@ class Weighting(Settling):
 
 
 def weigh_checked(weighting: Weighting, scores: Tensor, mask: Tensor | None) -> Weighed:
-    """Call a weighting, and refuse a result that is no Weighed."""
+    """Call a weighting; raise TypeError if it does not return a Weighed."""
     weighed: object = weighting.weigh(scores, mask)
     if not isinstance(weighed, Weighed):
         name, actual = type(weighting).__name__, type(weighed).__name__
@@ -108,7 +111,7 @@ def weigh_checked(weighting: Weighting, scores: Tensor, mask: Tensor | None) -> 
 class Softmax(Weighting):
     r"""Soft attention: $a_{ij} = \exp(e_{ij}/T) / \sum_k \exp(e_{ik}/T)$, over the keys in reach.
 
-    What a span adds to the scores is part of e, and divided by the temperature T too.
+    A span's bias is part of e, so the temperature T divides it too.
     """
 
     name = "softmax"
@@ -126,9 +129,9 @@ class Softmax(Weighting):
 
 
 class Hard(Weighting):
-    r"""Hard attention: one key, sampled from the softmax in training, the most likely in evaluation.
+    r"""Hard attention: one key, sampled from the softmax in training, the most likely one in evaluation.
 
-    Xu et al. 2015 (arXiv:1502.03044), section 4.1. The draw has no gradient; train through `look.log_prob` (REINFORCE).
+    Xu et al. 2015 (arXiv:1502.03044), section 4.1. Sampling has no gradient; train through `look.log_prob` (REINFORCE).
     """
 
     name = "hard"
@@ -146,7 +149,7 @@ class Hard(Weighting):
 class Gumbel(Weighting):
     r"""Straight-through Gumbel-softmax: a one-hot weight forward, the gradient of softmax((e + g)/τ) backward.
 
-    Jang et al. 2017 (arXiv:1611.01144), section 2.2. In evaluation there is no noise: the likeliest key.
+    Jang et al. 2017 (arXiv:1611.01144), section 2.2. Evaluation adds no noise and takes the most likely key.
     """
 
     name = "gumbel"
@@ -178,7 +181,8 @@ class Sparsemax(Weighting):
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         wide = scores if scores.dtype == torch.float64 else scores.float()
         reachable = wide if mask is None else wide.masked_fill(~mask, torch.finfo(wide.dtype).min)
-        # Only scores within 1 of the highest can have weight: shifted and floored at -2, the rest cannot overflow.
+        # Only scores within 1 of the highest can have weight: after the shift, a floor of -2 keeps the rest from
+        # overflowing.
         shifted = (reachable - reachable.amax(-1, keepdim=True).detach()).clamp(min=-2.0)
         ordered = shifted.sort(dim=-1, descending=True).values
         count = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=wide.dtype)
@@ -195,7 +199,7 @@ class Sparsemax(Weighting):
 class Plain(Weighting):
     r"""The scores themselves: with `Dot`, raw self-attention $R = s s^\top$, $c = R s$. Nothing is normalised.
 
-    Scores and sums are in float32; a context of more than 65,504 is infinite when it is rounded to float16.
+    Scores and sums are in float32; a context above 65,504 becomes infinite in float16.
     """
 
     name = "plain"
@@ -211,7 +215,7 @@ def sample_key(probabilities: Float[Tensor, "*b n m"]) -> Int[Tensor, "*b n"]:
 
 
 def exponential_like(scores: Tensor) -> Tensor:
-    """Exponential noise, never zero."""
+    """Return exponential noise, never zero."""
     wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
     noise = torch.empty(scores.shape, dtype=wide, device=scores.device).exponential_()
     return noise.clamp(min=torch.finfo(wide).tiny)
@@ -220,14 +224,14 @@ def exponential_like(scores: Tensor) -> Tensor:
 def one_hot(
     picked: Int[Tensor, "*b n"], like: Float[Tensor, "*b n m"]
 ) -> tuple[Float[Tensor, "*b n m"], Int[Tensor, "*b n"]]:
-    """Weight one on the picked key; none, and -1, where every probability is zero."""
+    """Return weight one on the chosen key; no weight, and -1, if every probability is zero."""
     nothing = ~(like > 0).any(-1)
     weights = torch.zeros_like(like).scatter(-1, picked[..., None], 1.0)
     return weights.masked_fill(nothing[..., None], 0.0), picked.masked_fill(nothing, -1)
 
 
 def check_above_zero(**numbers: float) -> float:
-    """The number, checked to be finite and above zero."""
+    """Return the number; raise ArgumentError unless it is finite and above zero."""
     ((name, number),) = numbers.items()
     if not 0 < number < float("inf"):
         raise ArgumentError(f"{name}: {number!r} given, expected a number above 0")

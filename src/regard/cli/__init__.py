@@ -1,4 +1,4 @@
-"""The command line: `main`, one file per command in `commands/`, and what several commands share."""
+"""The command line: `main`, one file per command in `commands/`, and code that several commands share."""
 
 from typing import TYPE_CHECKING
 

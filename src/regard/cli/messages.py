@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from regard.tasks import evaluation
 
 GAP = 2  # spaces between two columns
-PIECE = re.compile(r"\S+?\||\S+")  # what stays on one line: a word, or a part of a metric's signature
+PIECE = re.compile(r"\S+?\||\S+")  # an unbreakable piece: a word, or a part of a metric's signature
 T = TypeVar("T")
 MAX_CHARACTERS = 2000  # characters of a message
 NUMBER = re.compile(r"[+−]?[\d.,]+%?|inf")
 
 
 def terminal_width(stream: IO[str]) -> int | None:
-    """Return the columns of the terminal that a stream writes to; None for a file or a pipe, where lines stay whole."""
+    """Return the width of a stream's terminal in columns; None for a file or a pipe, whose lines are not wrapped."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None if stream.isatty() else None
-    except (OSError, ValueError):  # a stream without a file, or one that is closed
+    except (OSError, ValueError):  # the stream has no file, or is closed
         return None
 
 
 def wrap(text: str, width: int | None, indent: int = 0) -> str:
-    """Break a line between words where it is wider than the terminal; further lines are indented."""
+    """Wrap a line between words if it is wider than the terminal; indent further lines."""
     if width is None or len(text) <= width:
         return text
     wrapper = textwrap.TextWrapper(
@@ -40,7 +40,7 @@ def wrap(text: str, width: int | None, indent: int = 0) -> str:
 
 
 def wrap_cell(text: str, width: int) -> list[str]:
-    """Break the text of a cell into lines of at most `width`, between words or behind the bars of a signature."""
+    """Wrap the text of a cell to `width`, between words or after the bars of a signature."""
     lines, start, end = list[str](), 0, 0
     for piece in PIECE.finditer(text):
         if piece.end() - start > width and end > start:
@@ -51,9 +51,9 @@ def wrap_cell(text: str, width: int) -> list[str]:
 
 
 def fit_columns(columns: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """Choose the width of each column: as wide as its widest cell, or narrower, the widest first, to fit the terminal.
+    """Choose the width of each column: that of its widest cell; the widest columns shrink first to fit the terminal.
 
-    No column is narrower than its longest word: what does not fit then is broken by the terminal.
+    No column is narrower than its longest word; the terminal breaks lines that do not fit then.
     """
     widths = [max(map(len, column)) for column in columns]
     if width is None:
@@ -68,7 +68,7 @@ def fit_columns(columns: Sequence[Sequence[str]], width: int | None) -> list[int
 
 
 def print_message(text: str) -> None:
-    """Print one line on standard error, broken between words where a terminal is narrower."""
+    """Print one line on standard error, wrapped between words if the terminal is narrower."""
     print(wrap(f"regard: {text}", terminal_width(sys.stderr)), file=sys.stderr)
 
 
@@ -79,10 +79,10 @@ def print_table(
     numbers_right: bool = True,
     right: Sequence[bool] | None = None,
 ) -> None:
-    """Print a table as plain text: columns as wide as they need to be, those of numbers to the right.
+    """Print a table as plain text, with columns as wide as they need to be, and numbers aligned right.
 
-    `right` tells which columns those are; by default the text of their cells does. In a terminal that is narrower,
-    cells of text are broken into lines.
+    `right` names the columns to align right; by default their cells decide. In a narrower terminal, text cells are
+    wrapped.
     """
     lines = [head, *rows] if head is not None else list(rows)
     if not lines:
@@ -100,12 +100,12 @@ def print_table(
 
 
 def print_text(text: str, indent: int = 0) -> None:
-    """Print a line on standard output, broken between words where a terminal is narrower."""
+    """Print a line on standard output, wrapped between words if the terminal is narrower."""
     print(wrap(text, terminal_width(sys.stdout), indent))
 
 
 def print_report(report: "evaluation.EvaluationReport", as_json: bool) -> None:
-    """Print a measurement for people or for programs."""
+    """Print a measurement, as text for people or as JSON."""
     if as_json:
         print(json.dumps(report.json, ensure_ascii=False, allow_nan=False))
         return
@@ -118,7 +118,7 @@ def print_report(report: "evaluation.EvaluationReport", as_json: bool) -> None:
 
 
 def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:
-    """Pass things on, with a bar on standard error while they come, where that is a terminal."""
+    """Yield things, with a progress bar on standard error if it is a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import track
@@ -129,6 +129,6 @@ def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:
 
 
 def shorten(text: str) -> str:
-    """Shorten a message to a line that can be read whole: what was typed, or a file's name, may be very long."""
+    """Shorten a message to a readable length: typed arguments and file names may be very long."""
     half = MAX_CHARACTERS // 2
     return visible(text if len(text) <= MAX_CHARACTERS else f"{text[:half]}…{text[-half:]}")

@@ -1,4 +1,4 @@
-"""Options that several commands have, declared once; numbers within limits; options that set a dataclass."""
+"""Options that several commands share; numbers within limits; options that set the fields of a dataclass."""
 
 import functools
 import inspect
@@ -17,22 +17,22 @@ from regard.decoding import Options
 from regard.errors import CommandError, ConfigError
 
 Command = Callable[..., None]
-SEED = 2**31 - 1  # the largest seed of what several generators are seeded by
+SEED = 2**31 - 1  # the largest seed: one option seeds several generators
 WHOLE = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 def flag_option(name: str, help: str) -> Any:
-    """Declare an option that is there or not."""
+    """Declare an option without a value."""
     return typer.Option(name, help=help)
 
 
 def text_option(help: str, *names: str, metavar: str = "TEXT", show_default: bool | str = False) -> Any:
-    """Declare an option that has a value, which help calls `metavar`."""
+    """Declare an option with a value, called `metavar` in the help."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=show_default)
 
 
 def out_option(help: str, metavar: str = "FILE") -> Any:
-    """Declare the option that says where to write, which every command that writes has."""
+    """Declare the option for the output path, the same in every command that writes."""
     return text_option(help, "--out", "-o", metavar=metavar)
 
 
@@ -52,13 +52,13 @@ def number_option(
     names: Sequence[str] = (),
     hint: Any = None,
 ) -> Any:
-    """Declare an option that is a number within limits, which its help names; by its `hint` it may be a word, too."""
+    """Declare an option that is a number within limits, which its help states; its `hint` may also allow words."""
     limits = {name: limit for name, limit in (("least", least), ("above", above), ("most", most)) if limit is not None}
     low = f"{least:,}" if least is not None else f"above {above}"
     span = f"{low} to {most:,}" if most < SEED else f"from {low}"
 
     def parser(value: Any) -> Any:
-        """Parse the text of a number; a default is a number already."""
+        """Parse the text of a number; a default is already a number."""
         if not isinstance(value, str):
             return value
         try:
@@ -73,10 +73,10 @@ def number_option(
 def field_option(
     settings: Any, name: str, help: str = "", *, metavar: str = "NAME", default: Any = ..., show_default: bool = True
 ) -> tuple[Any, Any]:
-    """Declare an option that sets a field of a dataclass: its annotation and its default.
+    """Declare an option that sets a field of a dataclass; return its annotation and its default.
 
-    Help, limits and type are the field's, unless `help` has other words. With None as `default`, a value that nobody
-    gave can be told from the field's own default, which help names all the same.
+    Limits, type and help are the field's, unless `help` replaces its text. With None as `default`, the command can tell
+    whether the option was given; the help still shows the field's own default.
     """
     field, hint = {each.name: each for each in fields(settings)}[name], hints_of(settings)[name]
     flag, words, several = f"--{name.replace('_', '-')}", field.metadata["help"], typing.get_origin(hint) is tuple
@@ -101,9 +101,9 @@ def field_option(
 
 
 def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Callable[[Command], Command]:
-    """Give a command options of the search: all of `Options`, or `names`; `helps` are other words for some of them.
+    """Give a command search options: all of `Options`, or `names`; `helps` replaces the help of some of them.
 
-    They stand in the place of the command's parameter `search`, which is given their values, checked together.
+    They replace the command's parameter `search`, which receives their values after `check_search`.
     """
     every = [field.name for field in fields(Options) if field.name not in without]
     options = {name: field_option(Options, name, helps.get(name, "")) for name in names or every}
@@ -113,9 +113,9 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
 def with_options(
     place: str, options: Mapping[str, tuple[Any, Any]], check: Callable[[dict[str, Any]], dict[str, Any]] = dict
 ) -> Callable[[Command], Command]:
-    """Give a command options by their names, each an annotation and a default, in the place of one parameter.
+    """Give a command options by name, each with an annotation and a default, in place of one parameter.
 
-    That parameter is given their values, in a dictionary that went through `check`.
+    That parameter receives their values in a dictionary, after `check`.
     """
     kind = inspect.Parameter.KEYWORD_ONLY
     own = [
@@ -141,7 +141,7 @@ def with_options(
 
 
 def with_languages(command: Command) -> Command:
-    """Give a command the options of a run that knows several languages, in the place of its parameter `languages`."""
+    """Give a command the options for multilingual runs, in place of its parameter `languages`."""
     helps = {"source": "Language of the sources", "target": "Language to translate into"}
     options = {
         f"{side}_language": (
@@ -156,7 +156,7 @@ def with_languages(command: Command) -> Command:
 
 
 def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check options of the search together; a CommandError calls what is wrong by its flag."""
+    """Check search options together; a CommandError names the flag that is wrong."""
     try:
         parse(Options, values)
     except ConfigError as error:
@@ -168,12 +168,12 @@ def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def typed_command(context: typer.Context) -> str:
-    """Return the command that runs as a person typed it."""
+    """Return the current command as it was typed."""
     return shlex.join(["regard", *(context.obj or ())])
 
 
 def read_number(text: str, kind: str) -> int | float | str:
-    """Read a number from a text; a text that is no number is returned as it is."""
+    """Read a number from a text; return the text unchanged if it is no number."""
     if WHOLE.fullmatch(text.strip()):
         return int(text)
     try:
@@ -182,7 +182,7 @@ def read_number(text: str, kind: str) -> int | float | str:
         return text
 
 
-# What is loaded, and where it runs.
+# Loading and running.
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or a pack.", show_default=False)]
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder or pack; several make an ensemble.")]
 CheckpointOption = Annotated[str, name_option("Checkpoint to load: best, last, or a name such as step-000500.")]
@@ -213,7 +213,7 @@ QuantizeOption = Annotated[
     ),
 ]
 
-# What is read.
+# Input.
 TextOption = Annotated[
     bool, flag_option("--text", "Treat the argument as a text, even a single word, not as a file's name.")
 ]
@@ -221,13 +221,13 @@ EncodingOption = Annotated[
     str | None, text_option("Encoding of the text files that are read; default: utf-8.", metavar="NAME")
 ]
 
-# What is written.
+# Output.
 OutOption = Annotated[Path | None, out_option("File to write to; default: standard output.")]
 ScoresOption = Annotated[bool, flag_option("--scores", "Also write the score, after a tab.")]
 JsonLinesOption = Annotated[bool, flag_option("--json", "Write one JSON object per line.")]
 JsonOption = Annotated[bool, flag_option("--json", "Print one JSON object.")]
 
-# What is measured.
+# Measuring.
 SourceOption = Annotated[Path | None, file_option("Text file of sources to translate, one per line.")]
 ReferenceOption = Annotated[Path | None, file_option("Text file of references, one per line.")]
 AlternativesOption = Annotated[

@@ -1,11 +1,10 @@
-"""The command `regard`: help in sections with examples, old names of options, mistakes in one sentence.
+"""The command `regard`: help in sections with examples, old names of options, errors in one sentence.
 
-A file `regard/cli/commands/NAME.py` with a function NAME in it is the subcommand NAME; a
-name that Python keeps for itself ends in "_" there. Its EXAMPLES, two lines as a person types them, are the end of its
-help.
+A file `regard/cli/commands/NAME.py` with a function NAME is the subcommand NAME; a name that is a Python keyword ends
+in "_" there. The file's EXAMPLES, two lines as they are typed, come at the end of its help.
 
-Those files import nothing heavy at the top (torch, matplotlib and the library come inside the function), so that
-`regard --help` is instant.
+Those files import nothing heavy at the top (torch, matplotlib and the library are imported inside the function), so
+that `regard --help` is instant.
 """
 
 import contextlib
@@ -30,14 +29,14 @@ from regard.cli.messages import print_message, shorten
 from regard.errors import ArgumentError, CommandError, RegardError
 from regard.messages import did_you_mean
 
-# Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
-# slower (eight, with two cores and a second program). Those that sleep at once make a search a third slower, as it has
-# many short operations: a thread spins for some 30 µs, and then sleeps.
+# These must be set before torch is loaded. Spinning threads slow a machine down several times if it has other work, too
+# (eight times with two cores and a second program). Threads that sleep at once make a search a third slower, because it
+# consists of many short operations: so a thread spins for some 30 µs, and then sleeps.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 STANDARD_OUTPUT = "standard output"
-SECTIONS = {  # of `regard --help`, in the order of a person's work
+SECTIONS = {  # of `regard --help`, in the order of a user's work
     "Train": ("demo", "train"),
     "Use": ("translate", "caption", "classify", "sample", "serve"),
     "Measure": ("eval", "compare", "score"),
@@ -46,7 +45,7 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Data": ("data",),
     "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
-OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them
+OLD_NAMES = {  # former names of options, by command: they still work, but the help does not list them
     "align": {"--output": "--out", "--alignment": "--gold"},
     "eval": {"--output": "--out", "--alignment": "--gold"},
     "look": {"--steps": "--walk"},
@@ -62,10 +61,10 @@ PluginOption = Annotated[
 
 
 class Command(TyperCommand):
-    """A command whose help names values as people do and ends with examples, one per line of the `epilog`."""
+    """A command whose help names values readably and ends with examples, one per line of the `epilog`."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """Make the parser, which knows the old names of options, too."""
+        """Make the parser, which also knows the old names of options."""
         parser = super().make_parser(ctx)
         for old, new in OLD_NAMES.get(self.name or "", {}).items():
             option = copy.copy(next(each for each in self.params if new in each.opts))
@@ -74,7 +73,7 @@ class Command(TyperCommand):
         return parser
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """List the pieces of the line of usage: options, and then each argument, in brackets where it may be absent."""
+        """List the parts of the usage line: options, then each argument, in brackets if it is optional."""
         pieces = [self.options_metavar or "[OPTIONS]"]
         for each in self.arguments():
             name = argument_name(each)
@@ -83,7 +82,7 @@ class Command(TyperCommand):
         return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and options, each with the name of its value and never with a type of Python."""
+        """Write the arguments and options, each with the name of its value and never with a Python type."""
         rows = [(argument_name(each), getattr(each, "help", None) or "") for each in self.arguments()]
         options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
         sections: dict[str, list[Any]] = {"Arguments": rows, "Options": [each.get_help_record(ctx) for each in options]}
@@ -94,41 +93,41 @@ class Command(TyperCommand):
                     formatter.write_dl(visible)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples as they are typed, however narrow the window is."""
+        """Write the examples as they are typed, without wrapping."""
         if self.epilog:
             with formatter.section("Examples"):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.epilog.split("\n")))
 
     def arguments(self) -> list[Any]:
-        """List the arguments that stand behind the command without a flag."""
+        """List the positional arguments."""
         return [each for each in self.params if each.param_type_name == "argument"]
 
 
 def argument_name(argument: Any) -> str:
-    """Name an argument as help shows it."""
+    """Return the name of an argument as help shows it."""
     return str(argument.metavar or argument.name.upper())
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands in sections, which answers a mistake with one sentence: what is wrong, where to read more."""
+    """A group of commands in sections, which reports errors in one sentence: the problem, and where to read more."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in their sections, a line each."""
+        """Write the commands by section, one per line."""
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
-    def main(  # type: ignore[override]  # the others are passed on by their names
+    def main(  # type: ignore[override]  # the other arguments are passed on by name
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **options: Any
     ) -> Any:
-        """Run as any group does, but print a mistake in one sentence."""
+        """Run the group, but print an error in one sentence."""
         options["obj"] = sys.argv[1:] if args is None else list(args)  # for `typed_command`
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)
         try:
             status = super().main(args, standalone_mode=False, **options)
-        except Exception as error:  # what typer raises has another home in each of its versions
+        except Exception as error:  # Typer moves its exceptions between versions
             if not hasattr(error, "format_message"):
                 raise
             print_message(describe_mistake(error))
@@ -137,7 +136,7 @@ class CommandGroup(TyperGroup):
 
 
 def describe_mistake(error: Any) -> str:
-    """Describe a mistake in one line: the flag and what is wrong with it, or else where to read more."""
+    """Describe an error in one line: the flag and its problem, or else where to read more."""
     flag = next((name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")), None)
     if flag is not None and error.message:
         return shorten(f"{flag}: {error.message}")
@@ -152,7 +151,7 @@ def describe_mistake(error: Any) -> str:
 
 
 def suggest(name: str, error: Any) -> str:
-    """Suggest an option or a command for a name that is wrong, where one is near."""
+    """Suggest an option or a command similar to an unknown name, if there is one."""
     context = getattr(error, "ctx", None)
     if name.startswith("-"):
         known = [flag for each in context.command.params for flag in each.opts if not each.hidden] if context else []
@@ -171,13 +170,13 @@ app = typer.Typer(
 
 @contextlib.contextmanager
 def handle_errors() -> Iterator[None]:
-    """Print a person's mistake as one sentence and exit with 2; a broken pipe is silent, and a traceback is a bug."""
+    """Print a user's error as one sentence and exit with 2; stay silent on a broken pipe; do not catch bugs."""
     try:
         yield
     except RegardError as error:
         print_message(shorten(str(error)))
         sys.exit(error.status if isinstance(error, CommandError) else 2)
-    except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
+    except (MemoryError, RuntimeError) as error:  # torch raises OutOfMemoryError on a GPU, but RuntimeError on a CPU
         if not is_out_of_memory(error):
             raise
         print_message("out of memory; lower --batch-tokens, --beam, --longest or --count")
@@ -188,7 +187,7 @@ def handle_errors() -> Iterator[None]:
     except OSError as error:
         if error.strerror is None:
             raise
-        if error.filename in (None, STANDARD_OUTPUT):  # what is left in its buffer has nowhere to go
+        if error.filename in (None, STANDARD_OUTPUT):  # the rest of its buffer cannot be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
@@ -197,7 +196,7 @@ def handle_errors() -> Iterator[None]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Tell whether an error means that there was no room for a tensor."""
+    """Return whether an error means that memory for a tensor could not be allocated."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -233,7 +232,7 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
         plugins.load(*(plugin or ()))
         try:
             command(**arguments)
-        except ArgumentError as error:  # of the library: it is called by the option that a person typed, --view
+        except ArgumentError as error:  # from the library: name the option as it was typed, --view
             name, _, problem = str(error).partition(": ")
             if problem and isinstance(arguments.get(name), str | float):
                 raise CommandError(f"--{name.replace('_', '-')}: {problem}") from None
@@ -255,11 +254,11 @@ for info in pkgutil.iter_modules(regard.cli.commands.__path__):
 
 
 def write_utf8() -> None:
-    """Read and write UTF-8 with plain line feeds, whatever the locale or the code page.
+    """Read and write UTF-8 with line feeds, whatever the locale or the code page.
 
-    A terminal that shows something else keeps its own letters for messages: what it has no √ for gets a question mark.
+    A terminal with another encoding keeps it for messages; characters that it lacks, such as √, become question marks.
     """
-    if sys.getfilesystemencoding() == "ascii":  # words of the command line and names of files would be torn: begin anew
+    if sys.getfilesystemencoding() == "ascii":  # arguments and file names would be garbled: restart Python
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8")
@@ -270,7 +269,7 @@ def write_utf8() -> None:
 
 
 class Output(io.FileIO):
-    """Standard output: what cannot be written to it is an error with its name."""
+    """Standard output: a failed write raises an error that names it."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -281,7 +280,7 @@ class Output(io.FileIO):
 
 
 class Messages(io.FileIO):
-    """Standard error: what cannot be written to it is lost, and nothing else; results and status stay what they are."""
+    """Standard error: a failed write is ignored, so that results and the exit status do not change."""
 
     def write(self, data: Any, /) -> int:
         with contextlib.suppress(OSError):
@@ -290,11 +289,11 @@ class Messages(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Open standard output and error so that no person sees a traceback where one is closed or broken.
+    """Open standard output and error so that a closed or broken one never causes a traceback.
 
-    What was closed (`>&-`) is opened: else the first file that is written would take its place, and what a library
-    prints would stand in that file. Nothing can be written to such a standard output, and that is an error where
-    something is to be written.
+    Reopen a closed stream (`>&-`) on the null device; otherwise the next file to be opened would take its descriptor,
+    and a library's prints would go into that file. Such a standard output cannot be written to, so writing results
+    raises an error.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -305,14 +304,14 @@ def prepare_streams() -> None:
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
         if stream is not None and type(getattr(buffer, "raw", buffer)) is not io.FileIO:
-            continue  # a console of Windows, or somebody's own
+            continue  # a Windows console, or a stream that another program set
         if stream is not None:
             stream.flush()
         new = io.BufferedWriter(kind(number, "w", closefd=False))
         lines = number == 2 or os.isatty(number)
         text = io.TextIOWrapper(new, encoding="utf-8", errors="replace", newline="\n", line_buffering=lines)
         if stream is not None:
-            text.reconfigure(encoding=stream.encoding)  # of which `write_utf8` has the last word
+            text.reconfigure(encoding=stream.encoding)  # `write_utf8` sets the final encoding
         setattr(sys, name, text)
 
 

@@ -1,4 +1,4 @@
-"""Run folders on the command line: opened, and parted from a file or text to read."""
+"""Run folders on the command line: opening them, and separating them from files or texts to read."""
 
 import itertools
 import os
@@ -26,10 +26,10 @@ def open_run(
     quantize: str | None = None,
     processes: "Processes | None" = None,
 ) -> "Run":
-    """Load a run, or several as an ensemble, onto the device that is named; torch is imported here.
+    """Load a run, or several as an ensemble, onto a device; this imports torch.
 
-    `languages` are those of source and target, of a run that knows several. A command whose `processes` share the
-    devices has checked what is asked for before it started them.
+    `languages` are the source and target languages, for a multilingual run. A command that passes `processes` shares
+    the devices among them, and has checked its arguments before starting them.
     """
     from regard.decoding import Processes
 
@@ -45,14 +45,14 @@ def open_run(
     else:
         from regard.interop import open_engine
 
-        where = "cpu" if where == "mps" else where  # CTranslate2 has no other on an Apple machine
+        where = "cpu" if where == "mps" else where  # CTranslate2 supports only the CPU on an Apple machine
         run = open_engine(*runs, checkpoint=checkpoint, device=where, quantize=quantize, say=print_message)
     run.set_languages(**(languages or {}))
     return run
 
 
 def check_engine(engine: str, quantize: str | None) -> None:
-    """Refuse an engine that there is not, and a number format without one that has it."""
+    """Refuse an unknown engine, and a number format without an engine that supports it."""
     if engine not in ENGINES:
         raise CommandError(f"--engine: {engine} given, expected {' or '.join(ENGINES)}")
     if engine == "regard" and quantize is not None:
@@ -60,7 +60,7 @@ def check_engine(engine: str, quantize: str | None) -> None:
 
 
 def check_served(run: "Run", search: Mapping[str, Any]) -> None:
-    """Refuse options of the search that the run's engine does not serve, by their flags."""
+    """Refuse search options that the run's engine does not support, by their flags."""
     from regard.config import parse
     from regard.decoding import Options
 
@@ -71,7 +71,7 @@ def check_served(run: "Run", search: Mapping[str, Any]) -> None:
 
 
 def check_folders(*runs: str | Path, engine: str = "regard") -> None:
-    """Refuse folders that are no runs, before torch is imported, which takes seconds."""
+    """Refuse folders that are no runs, before importing torch, which takes seconds."""
     from regard.interop import is_export
     from regard.tasks import require_run
 
@@ -83,14 +83,14 @@ def check_folders(*runs: str | Path, engine: str = "regard") -> None:
 
 
 def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Run | None":
-    """Load another run onto the device of the first, where one is named."""
+    """Load another run onto the device of the first, if one is given."""
     from regard.run import load
 
     return None if other is None else load(other, checkpoint=checkpoint, device=str(run.device))
 
 
 def print_unknown_words(run: "Run") -> None:
-    """Print which words of what a command read were never seen in training, if there are any."""
+    """Print the words in a command's input that did not occur in training, if there are any."""
     from regard.models import KINDS
 
     if KINDS[run.settings.kind].reads != "pictures" and (message := run.unknown.message()):
@@ -98,13 +98,13 @@ def print_unknown_words(run: "Run") -> None:
 
 
 def warn_of_lowercase(run: "Run", lowercase: bool) -> None:
-    """Print a note where a run writes lower case and outputs are compared with case."""
+    """Print a note if a run writes lower case only, but the comparison is case-sensitive."""
     if run.settings.data.lowercase and not lowercase:
         print_message(f"{run.folder} writes only lower case (data.lowercase); --lowercase compares without case")
 
 
 def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[list[str], list[str]]:
-    """Part run folders from the texts or files to read behind them; "-", standard input, where none is given.
+    """Separate run folders from the texts or files after them; without any, the input is "-", standard input.
 
     With `as_text` a folder that is no run may be a text.
     """
@@ -127,12 +127,12 @@ def split_runs_and_inputs(paths: Sequence[str], as_text: bool = False) -> tuple[
 
 
 def is_folder(path: str) -> bool:
-    """Return whether there is a folder of this name, or a pack."""
+    """Return whether a path is a folder or a pack."""
     return bool(path.strip()) and packs.is_folder(path)
 
 
 def is_run(path: str) -> bool:
-    """Return whether there is a run of this name, a pack or an exported folder."""
+    """Return whether a path is a run, a pack or an exported folder."""
     from regard.interop import is_export
 
     return is_folder(path) and (packs.is_file(Path(path) / "config.toml") or is_export(path))

@@ -1,6 +1,6 @@
-"""Models in and out: runs made from other toolkits' folders, folders that they open, and a run in one file.
+"""Models in and out: runs made from other toolkits' folders, folders for other toolkits, and a run in one file.
 
-`import_model`, `export_model`, `verify_export`, `pack`; the table of formats; exports as engines; their folders.
+`import_model`, `export_model`, `verify_export` and `pack`; the table of formats; exported folders, and engines on them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,12 @@
 """CTranslate2: a Transformer as a folder that `ctranslate2.Translator` opens (https://opennmt.net/CTranslate2).
 
-Its specification is OpenNMT's Transformer: the weights of a Regard one go where the same product stands. Positions that
-are added become a table, as long as the run needs; rotary ones have a form there. What has none is refused by its key.
+Its specification is OpenNMT's Transformer: Regard's weights go where the same matrix product is computed. Additive
+positions become a table, as long as the run needs; rotary ones stay rotary. A setting without support is refused by
+key.
 
-CTranslate2 gives attention weights of one layer: the mean over so many of its first heads. So the head that a run's
-alignments are read from comes first in its layer: the rows of its queries, keys and values, and the columns of the
-output that reads them, trade places with others, which changes no result.
+CTranslate2 returns attention weights of one layer: the mean over some number of its first heads. So the head from which
+a run's alignments are read is moved to the front of its layer: the rows of its queries, keys and values, and the
+columns of the output that reads them, are permuted, which changes no result.
 """
 
 # d width · n positions
@@ -28,10 +29,10 @@ from regard.plugins import import_extra
 from regard.run import Run
 
 COMPUTE_TYPES = ("float32", "float16", "int8", "int8_float16")
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # what CTranslate2 calls them
-MAX_BYTES = 2**28  # bytes of a list of words
-POSITIONS = 1024  # rows of a table of sinusoids, at least
-FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate2 has a form for
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # CTranslate2's names
+MAX_BYTES = 2**28  # of a file of words
+POSITIONS = 1024  # minimum rows of a sinusoidal table
+FORMS: dict[str, tuple[Any, ...]] = {  # values of the keys of `model` that CTranslate2 supports
     "mixing": ("attention",),
     "score": ("dot",),
     "split": ("projection",),
@@ -44,14 +45,14 @@ FORMS: dict[str, tuple[Any, ...]] = {  # of the keys of `model`, what CTranslate
 
 
 class AlignmentHead(NamedTuple):
-    """The attention that alignments are read from: a layer of the decoder and one of its heads, or the mean of all."""
+    """The attention from which alignments are read: a decoder layer and one of its heads, or the mean of all."""
 
     layer: int
     head: int | None
 
 
 def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> dict[str, Any]:
-    """Write an opened run into an empty folder; return what its manifest is to say of it."""
+    """Write an opened run into an empty folder; return its facts for the manifest."""
     quantize = "float32" if quantize is None else quantize
     if quantize not in COMPUTE_TYPES:
         raise CommandError(f"--quantize: {quantize} given, expected {', '.join(COMPUTE_TYPES)}")
@@ -73,7 +74,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
     alignment.write(folder)
     if packs.is_file(run.folder / unknown_words.FILE):
         (folder / unknown_words.FILE).write_bytes(reading.read_bytes(run.folder / unknown_words.FILE, MAX_BYTES))
-    table, data = run.settings.table(), run.settings.data  # without the files of whoever trained the run
+    table, data = run.settings.table(), run.settings.data  # without the paths of files on this machine
     table["data"] = {"longest": data.longest, "lowercase": data.lowercase}
     if (languages := run_languages.languages_of(data)) is not None and len(languages[1]) == 1:
         table["data"]["languages"] = f"{languages[0]}-{languages[1][0]}"
@@ -84,7 +85,7 @@ def write_ctranslate2(run: Run, folder: Path, quantize: str | None = None) -> di
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """Return the pieces of a vocabulary by number, each once: a number without one gets a name of its own."""
+    """Return a unique name for each piece of a vocabulary, by number; a duplicate is named after its number."""
     names: dict[str, int] = {}
     for i, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
         names[f"<{i}>" if piece in names else piece] = i
@@ -92,12 +93,12 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def library(module: str = "ctranslate2") -> Any:
-    """Import CTranslate2, or say which extra brings it."""
+    """Import CTranslate2, or name the extra that installs it."""
     return import_extra(module, "export")
 
 
 def check_model(model: Model, place: str = "") -> TransformerModel:
-    """Refuse a model that CTranslate2 has no form for, by the key that says so."""
+    """Refuse a model that CTranslate2 does not support, naming the key that differs."""
     before = f"{place}: " if place else ""
     if not isinstance(model, TransformerModel):
         kind = type(model).__name__.removesuffix("Model").lower()
@@ -119,7 +120,7 @@ def check_model(model: Model, place: str = "") -> TransformerModel:
 
 
 def position_count(config: TransformerConfig, longest: int) -> int | None:
-    """Return how many positions an export has for sources of at most `longest` tokens; None: any number."""
+    """Return the number of positions of an export, for sources of at most `longest` tokens; None: any number."""
     if config.positions == "rotary":
         return None
     return config.length if config.positions == "learned" else max(POSITIONS, longest)
@@ -137,7 +138,7 @@ def convert(
 ) -> None:
     """Write a Regard Transformer to a folder that `ctranslate2.Translator` opens.
 
-    `source` and `target` are the pieces of the two vocabularies, by number; `positions` the rows of a table of them.
+    `source` and `target` are the pieces of the two vocabularies, by number; `positions` is a position table's length.
     """
     config = check_model(model).config
     spec = make_spec(config, len(model.encoder.blocks), len(model.decoder.blocks), alignment)
@@ -174,13 +175,13 @@ def convert(
 
 
 def table_of(weight: Tensor, config: TransformerConfig) -> Tensor:
-    """Return a table of embeddings with END's in START's place, where a target is read so; START is never written."""
+    """Return an embedding table, with END's row for START if targets begin with END; START is never an output."""
     rows = torch.arange(len(weight), device=weight.device)
     return weight[rows.masked_fill(rows == START, END)] if config.start_as_end else weight
 
 
 def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: AlignmentHead | None) -> Any:
-    """Make the empty specification of a model, of so many layers on each side."""
+    """Create an empty model specification with so many layers on each side."""
     specs = library("ctranslate2.specs")
     activation = specs.Activation[ACTIVATIONS[config.activation]]
     shared: dict[str, Any] = {"pre_norm": config.norm == "pre", "activation": activation}
@@ -195,12 +196,12 @@ def make_spec(config: TransformerConfig, encoder: int, decoder: int, alignment: 
         specs.transformer_spec.TransformerDecoderSpec(decoder, config.heads, **shared, **chosen),
     )
     if config.positions == "rotary":
-        del parts[0].position_encodings  # the decoder's has none
+        del parts[0].position_encodings  # the decoder has none
     return specs.TransformerSpec(*parts)
 
 
 def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int | None = None) -> None:
-    """Give an attention its projections and its norm; the head `first` comes before the others."""
+    """Set an attention's projections and norm; move the head `first` before the others."""
     assert heads.projection is not None
     assert heads.output is not None
     sizes = (heads.query_size, heads.query_size, heads.value_size)
@@ -223,22 +224,22 @@ def set_attention(spec: Any, heads: Heads, norm: Any, scaled: bool, first: int |
 
 
 def rows_by_head(x: Tensor, heads: int, order: Tensor) -> Tensor:
-    """Put the rows of heads, each of which has its own after the other's, into another order."""
+    """Reorder heads, each of which is a block of consecutive rows."""
     return x.unflatten(0, (heads, -1))[order].flatten(0, 1)
 
 
 def set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Give a layer its weight, and its bias where it has one."""
+    """Set a layer's weight, and its bias if it has one."""
     spec.weight = array(weight)
     if bias is not None:
         spec.bias = array(bias)
 
 
 def set_norm(spec: Any, norm: Any) -> None:
-    """Give a layer norm its gain and bias."""
+    """Set a layer norm's gain and bias."""
     spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
 
 
 def array(x: Tensor) -> np.ndarray:
-    """Copy a tensor in float32."""
+    """Copy a tensor to a NumPy array in float32."""
     return x.detach().to("cpu", torch.float32).numpy().copy()

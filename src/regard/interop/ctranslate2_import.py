@@ -1,17 +1,17 @@
-"""CTranslate2's folders, read: a Transformer becomes a run (https://opennmt.net/CTranslate2).
+"""Import of CTranslate2's folders: a Transformer becomes a run (https://opennmt.net/CTranslate2).
 
-A folder holds model.bin, vocabularies and, since version 6 of that file, a config.json. The weights of the
-specification go where the same product stands; those in float16, bfloat16, int8 and int16 become float32. What Regard's
-Transformer has no form for is refused by the name of its variable. Where no table of positions is stored, CTranslate2
-computes fairseq's sines, the first of which has number 1.
+A folder holds model.bin, vocabularies and, since version 6 of that file, a config.json. Each weight of the
+specification goes where the same matrix product is computed; float16, bfloat16, int8 and int16 become float32. A part
+that Regard's Transformer does not support is refused by the name of its variable. If no position table is stored,
+CTranslate2 computes fairseq's sinusoids, which begin with number 1.
 
-model.bin holds the version of the format, the name and the revision of a specification, the variables, and further
-names for some of them; no code of it is run. Numbers are little-endian. Version 4 brought types, version 3 the further
-names; before, the size of an item alone says what it is. Nothing is read behind the end of the file.
+model.bin holds the version of the format, the name and the revision of a specification, the variables, and aliases for
+some of them; it contains no code to run. Numbers are little-endian. Version 4 added types, version 3 aliases; in older
+files the item size alone determines the type. Bytes after the end of the content are refused.
 
-The vocabularies say which pieces there are, and not how texts are cut. A tokenizer.json beside them that has the same
-pieces (Regard's own exports) cuts texts; else SentencePiece's models do; else single characters, where all pieces are
-that; else texts are read as pieces with spaces between them.
+The vocabularies list the pieces, but not how to tokenise texts. A tokenizer.json beside them with the same pieces (as
+in Regard's own exports) does so; otherwise SentencePiece's models; otherwise, if all pieces are single characters, the
+text is split into characters; otherwise texts must be given as pieces separated by spaces.
 """
 
 import math
@@ -35,14 +35,14 @@ from regard.interop.stacks import EPSILON, NEVER, move_rows
 from regard.io import reading
 from regard.models import model_config
 
-SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig": 16}  # with the heads that it means
+SPECIFICATIONS = {"TransformerSpec": None, "TransformerBase": 8, "TransformerBig": 16}  # and its number of heads
 NEWEST = 7  # revision of the specification
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 OTHERS = {1: "GELU by tanh", 4: "GELU by a sigmoid", 5: "tanh", 6: "sigmoid"}
 TOLERANCE = 5e-3  # between positions, which may be stored in half precision
 SIDES = ("encoder", "decoder")
 ATTENTIONS = {"self_attention": ("attention", "attention_norm", 2), "attention": ("cross", "cross_norm", 3)}
-ZERO = {  # attributes of a side or of a layer that have one value here
+ZERO = {  # attributes of a side or of a layer that must be zero
     "alibi": "it has biases by distance (ALiBi)",
     "scale_outputs": "its outputs are scaled",
     "final_logit_softcapping": "its scores are capped",
@@ -56,14 +56,14 @@ ZERO = {  # attributes of a side or of a layer that have one value here
 UNUSED = ("alibi_use_positive_positions", "scale_alibi", "alignment_heads", "alignment_layer", "embeddings_merge")
 DEFAULTS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 BINARY = "model.bin"
-NEWEST_FORMAT = 6  # version of the format
+NEWEST_FORMAT = 6  # version of the file format
 BESIDE = ("config.json", "tokenizer.json", "source.spm", "target.spm", "sentencepiece.model", "sentencepiece.bpe.model")
-TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # by number; the last is bfloat16
+TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16, np.uint16)  # by number; the last holds bfloat16
 BFLOAT16 = 5
 BY_SIZE = {4: np.float32, 2: np.int16, 1: np.int8}  # before version 4
-GLOBAL_SCALE = np.float32(1000)  # of whole numbers of 16 bits that are stored without one
+GLOBAL_SCALE = np.float32(1000)  # scale of int16 numbers stored without one
 MODELS = (("source.spm", "target.spm"), ("sentencepiece.model",) * 2, ("sentencepiece.bpe.model",) * 2)
-PADDING = ("<pad>", "<blank>")  # what it is called in lists of pieces
+PADDING = ("<pad>", "<blank>")  # its names in lists of pieces
 TAG = re.compile(r">>.+<<|__.+__", re.DOTALL)  # a piece that names a language
 UNCUT = (
     "The folder does not say how texts are cut: give them as its pieces, with spaces between. To have it done, put "
@@ -72,7 +72,7 @@ UNCUT = (
 
 
 def read_ctranslate2(folder: Path) -> Imported:
-    """Read a folder of CTranslate2 as a run of Regard."""
+    """Read a CTranslate2 folder as a Regard run."""
     reader = SpecificationReader(folder / BINARY)
     config = reader.config(folder)
     lists = read_lists(folder, config["unk_token"])
@@ -112,7 +112,7 @@ def read_ctranslate2(folder: Path) -> Imported:
     if epsilon is not None and not math.isclose(epsilon, EPSILON, rel_tol=1e-4):
         model["norm_epsilon"] = epsilon
     tokenizer = {"kind": "auto", "joint": tokenizers.same_ids}
-    around = {"before": ("add_source_bos", START), "after": ("add_source_eos", END)}  # every source
+    around = {"before": ("add_source_bos", START), "after": ("add_source_eos", END)}  # pieces around every source
     tokenizer |= {key: [special_pieces.SPECIAL[number]] for key, (name, number) in around.items() if config[name]}
     longest = {"longest": max(1, positions["length"] - 1)} if "length" in positions else {}
     settings = {"task": "translate", "data": longest, "tokenizer": tokenizer, "model": model}
@@ -122,15 +122,15 @@ def read_ctranslate2(folder: Path) -> Imported:
 
 
 def move_embeddings(table: Tensor, rows: list[int | None], as_end: bool) -> Tensor:
-    """Return the rows of a table in the order of the ids; START's is END's where a target is read so."""
+    """Return the rows of a table in the order of the ids, with END's row for START if targets begin with END."""
     return move_rows(table, [rows[END] if as_end and i == START else row for i, row in enumerate(rows)])
 
 
 class SpecificationReader:
-    """The variables of a Transformer's specification: each is asked for by its name, and none is left over."""
+    """The variables of a Transformer's specification, read by name, so that none is left over unnoticed."""
 
     def __init__(self, path: Path):
-        """Read the file, refusing those of other specifications."""
+        """Read the file, and refuse other specifications."""
         self.path = path
         file = read_model_file(path)
         if file.specification not in SPECIFICATIONS:
@@ -146,7 +146,7 @@ class SpecificationReader:
         heads = SPECIFICATIONS[file.specification]
         if heads is not None and "num_heads" not in self.variables:
             self.variables["num_heads"] = np.asarray(heads, np.int8)
-        for name in [name for name in self.variables if "/" not in name]:  # both sides', before revision 5
+        for name in [name for name in self.variables if "/" not in name]:  # shared by both sides, before revision 5
             for side in SIDES:
                 self.variables.setdefault(f"{side}/{name}", self.variables[name])
         self.used = {name for name in self.variables if "/" not in name}
@@ -155,7 +155,7 @@ class SpecificationReader:
     # ---- attributes
 
     def config(self, folder: Path) -> dict[str, Any]:
-        """Return what stands around texts: config.json's word, or attributes of the model in older files."""
+        """Return the settings of special pieces: from config.json, or from attributes of the model in older files."""
         config: dict[str, Any] = {**DEFAULTS, "layer_norm_epsilon": None}
         config |= {"add_source_bos": False, "add_source_eos": False}
         if self.version >= 6:
@@ -182,7 +182,7 @@ class SpecificationReader:
         return config
 
     def number(self, name: str, default: float) -> float:
-        """Return an attribute that is one number."""
+        """Return an attribute that is a single number."""
         value = self.variables.get(name)
         self.used.add(name)
         if value is None:
@@ -192,7 +192,7 @@ class SpecificationReader:
         return float(np.asarray(value).reshape(()))
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return an attribute that is true or false."""
+        """Return an attribute that is a Boolean."""
         return bool(self.number(name, float(default)))
 
     def text(self, name: str, default: str) -> str:
@@ -201,7 +201,7 @@ class SpecificationReader:
         return default if value is None else bytes(value.astype(np.uint8)).decode(errors="replace")
 
     def check_attributes(self) -> None:
-        """Refuse what has no form here, by its name."""
+        """Refuse attributes that Regard does not support, by name."""
         for name in list(self.variables):
             reason = ZERO.get(name.rpartition("/")[2])
             if reason is not None and "/" in name and (self.variables[name].size != 1 or self.flag(name, False)):
@@ -209,7 +209,7 @@ class SpecificationReader:
         self.used |= {f"{side}/{name}" for side in SIDES for name in UNUSED}
 
     def check_used(self) -> None:
-        """Refuse a variable that nothing has asked for: its part of the model would be missing."""
+        """Refuse variables that were not read: a part of the model would be missing."""
         left = sorted(name for name in self.variables if name not in self.used and not name.endswith("_scale"))
         left = [name for name in left if "/" in name and name.split("/")[0] in SIDES]
         if left:
@@ -219,14 +219,14 @@ class SpecificationReader:
             )
 
     def both(self, name: str, default: float) -> float:
-        """Return an attribute that both sides have, with the same value."""
+        """Return an attribute that must have the same value on both sides."""
         one, other = (self.number(f"{side}/{name}", default) for side in SIDES)
         if one != other:
             raise DataError(f"{self.path}: decoder/{name} is {other:g}, encoder/{name} {one:g}; expected the same")
         return one
 
     def sizes(self) -> dict[str, Any]:
-        """Return the sizes, as a [model] table has them."""
+        """Return the sizes as keys of a [model] table."""
         layers = [self.count_layers(side) for side in SIDES]
         heads, activation = int(self.both("num_heads", 8)), int(self.both("activation", 0))
         pre = self.both("pre_norm", 1)
@@ -249,7 +249,7 @@ class SpecificationReader:
         return {**table, "scale_embeddings": self.scales_embeddings(size)}
 
     def count_layers(self, side: str) -> int:
-        """Count the layers of a side, which are numbered from 0 on."""
+        """Count the layers of a side, which are numbered from 0."""
         found = {int(match[1]) for name in self.variables if (match := re.match(rf"{side}/layer_(\d{{1,6}})/", name))}
         if not found or found != set(range(len(found))) or len(found) > model_config.DEEPEST:
             raise DataError(
@@ -279,7 +279,7 @@ class SpecificationReader:
     # ---- weights
 
     def tensor(self, name: str, rank: int) -> Tensor:
-        """Return a variable in float32, with so many dimensions."""
+        """Return a variable in float32, with `rank` dimensions."""
         if name not in self.variables:
             raise DataError(f"{self.path}: {name} is missing, which the model needs")
         self.used.add(name)
@@ -289,7 +289,7 @@ class SpecificationReader:
         return torch.from_numpy(value)
 
     def bias(self, scope: str) -> Tensor | None:
-        """Return the bias of a layer, where it has one."""
+        """Return the bias of a layer, if it has one."""
         name = f"{scope}/bias"
         return self.tensor(name, 1) if name in self.variables else None
 
@@ -303,7 +303,7 @@ class SpecificationReader:
         return self.tensor(listed[0], 2), self.tensor("decoder/embeddings/weight", 2)
 
     def positions(self, size: int) -> tuple[dict[str, Any], list[Tensor]]:
-        """Return the keys of the positions, and the tables of those that were learned."""
+        """Return the settings of positions, and the tables of learned ones."""
         names = [f"{side}/position_encodings/encodings" for side in SIDES]
         tables = [self.tensor(name, 2) for name in names if name in self.variables]
         if self.rotary(size):
@@ -323,7 +323,7 @@ class SpecificationReader:
         return {"positions": "learned", "length": len(tables[0])}, [tables[0], tables[0] if same else tables[1]]
 
     def rotary(self, size: int) -> bool:
-        """Return whether queries and keys are rotated; refuse another way than Regard's."""
+        """Return whether queries and keys are rotated; refuse rotations other than Regard's."""
         names = [name for name in self.variables if name.rpartition("/")[2].startswith("rotary_")]
         heads = int(self.number("encoder/num_heads", 8))
         right = {"rotary_dim": (0, size // heads), "rotary_interleave": (1,), "rotary_base": (10000,)}
@@ -338,7 +338,7 @@ class SpecificationReader:
         return bool(given)
 
     def blocks(self) -> dict[str, Tensor]:
-        """Return the weights of both stacks by their names here."""
+        """Return the weights of both stacks, by their names in Regard."""
         weights: dict[str, Tensor] = {}
         pre = self.both("pre_norm", 1)
         for side in SIDES:
@@ -362,7 +362,7 @@ class SpecificationReader:
         return weights
 
     def attention(self, there: str, here: str, count: int) -> dict[str, Tensor]:
-        """Return the projections of an attention: queries, keys and values are one matrix here."""
+        """Return the projections of an attention, with queries, keys and values in one matrix."""
         name = f"{there}/queries_scale"
         if name in self.variables:
             size = self.tensor(f"{there}/linear_0/weight", 2).shape[1]
@@ -374,7 +374,7 @@ class SpecificationReader:
         return self.linear(linear[:-1], f"{here}.projection") | self.linear(linear[-1:], f"{here}.output")
 
     def linear(self, scopes: list[str], name: str) -> dict[str, Tensor]:
-        """Return a matrix that stands in one part or several, and its bias; one that is missing is zero."""
+        """Return a matrix, joined from its parts, and its bias; a missing bias is zero."""
         matrices = [self.tensor(f"{scope}/weight", 2) for scope in scopes]
         if len({matrix.shape[1] for matrix in matrices}) > 1:
             raise DataError(f"{self.path}: the matrices of {scopes[0]} and {scopes[1]} differ in width")
@@ -397,7 +397,7 @@ class SpecificationReader:
 
 
 def find_sines(table: Tensor) -> dict[str, Any] | None:
-    """Return the keys of positions that need no table: none, or sines in one of the three forms; None for others."""
+    """Return the settings of positions without a table: none, or sinusoids in one of 3 forms; None for learned ones."""
     if not table.any():
         return {"positions": "none"}
     index = torch.arange(len(table))
@@ -410,7 +410,7 @@ def find_sines(table: Tensor) -> dict[str, Any] | None:
 
 
 class ModelFile(NamedTuple):
-    """What a model.bin holds: variables as numpy arrays, and the further names of some."""
+    """The contents of a model.bin: variables as NumPy arrays, and aliases for some of them."""
 
     version: int
     specification: str
@@ -420,20 +420,20 @@ class ModelFile(NamedTuple):
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read a model.bin whole; a DataError says in a sentence what is wrong with it."""
+    """Read a whole model.bin; raise a DataError for a damaged one."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise reading.Unreadable("not a file")
         return parse_model_file(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (struct.error, ValueError) as error:  # of struct and numpy, where something goes on behind the end
+    except (struct.error, ValueError) as error:  # struct and NumPy raise these when data ends early
         problem = error if isinstance(error, reading.Unreadable) else "it is cut short"
         raise DataError(f"{path}: not a model of CTranslate2: {problem}; copy or convert it again") from None
 
 
 def parse_model_file(content: bytes) -> ModelFile:
-    """Parse a model.bin; the numbers of its variables stay where they are."""
+    """Parse a model.bin; its arrays are views of the bytes."""
     place = 0
 
     def number(form: str) -> int:
@@ -442,7 +442,7 @@ def parse_model_file(content: bytes) -> ModelFile:
         place += struct.calcsize(f"<{form}")
         return int(value)
 
-    def text() -> str:  # its length, and its bytes, the last of which is 0
+    def text() -> str:  # its length, then its bytes, of which the last is 0
         nonlocal place
         size = number("H")
         data, place = content[place : place + size], place + size
@@ -451,7 +451,7 @@ def parse_model_file(content: bytes) -> ModelFile:
             raise reading.Unreadable("a name in it has no end")
         return name
 
-    def variable(name: str) -> np.ndarray:  # its shape, its type and its numbers
+    def variable(name: str) -> np.ndarray:  # its shape, type and numbers
         nonlocal place
         shape = [number("I") for _ in range(number("B"))]
         kind, size = number("B"), number("I")
@@ -481,7 +481,7 @@ def parse_model_file(content: bytes) -> ModelFile:
 
 
 def dequantise(variables: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
-    """Return a weight in float32: whole numbers are divided by their scale, one for all or one per row."""
+    """Return a weight in float32; divide integers by their scale, one for all or one per row."""
     weight = variables[name]
     if weight.dtype.kind == "f":
         return weight.astype(np.float32)
@@ -500,14 +500,14 @@ def dequantise(variables: Mapping[str, np.ndarray], name: str, path: Path) -> np
 
 
 class PieceList(NamedTuple):
-    """The pieces of one side, by row, and the file that they are from."""
+    """The pieces of one side, by row, and their file."""
 
     pieces: list[str]
     path: Path
 
 
 class SideRows(NamedTuple):
-    """The special pieces of one side by their rows; None for one that has none, and is new here."""
+    """The rows of one side's special pieces; None for a piece that the folder lacks."""
 
     pad: int | None
     start: int | None
@@ -533,7 +533,7 @@ def read_lists(folder: Path, unknown: str) -> tuple[PieceList, PieceList]:
 
 
 def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
-    """Read a list of pieces in JSON, or as lines; the unknown piece comes last where the file does not have it."""
+    """Read a list of pieces in JSON, or one per line; append the unknown piece if the file lacks it."""
     path = next((folder / f"{name}{end}" for end in (".json", ".txt") if (folder / f"{name}{end}").is_file()), None)
     if path is None:
         return None
@@ -561,7 +561,7 @@ def read_list(folder: Path, name: str, unknown: str) -> PieceList | None:
 def tokenizers_of(
     folder: Path, lists: Sequence[PieceList], rows: Sequence[SideRows]
 ) -> tuple[Tokenizers, list[list[int | None]], tuple[str, ...]]:
-    """Return the tokenizers of both sides, the row of every id of each, and what a person has to know of them."""
+    """Return the tokenizers of both sides, the row of each id on each side, and notes for the user."""
     tables = [number(side, own) for side, own in zip(lists, rows, strict=True)]
     both = [table for table, _ in tables]
     notes: tuple[str, ...] = ()
@@ -583,12 +583,12 @@ def tokenizers_of(
             sides.append(open_tokenizer(content, str(lists[i].path)))
         own = Tokenizers(*sides) if sides[0].content != sides[1].content else Tokenizers(sides[0])
     numbered = zip((own.source, own.target), tables, strict=True)
-    # None for what a tokenizer has besides.
+    # None for ids that only the tokenizer has.
     return own, [[ids.get(i) for i in range(side.size)] for side, (_, ids) in numbered], notes
 
 
 def number(side: PieceList, own: SideRows) -> tuple[dict[str, int], dict[int, int | None]]:
-    """Return the id of every piece under a name of its own, and the row of every id: special pieces come first."""
+    """Return the id of every piece, under a unique name, and the row of every id; special pieces come first."""
     ids = dict(zip(special_pieces.SPECIAL, range(4), strict=True))
     rows: dict[int, int | None] = dict(enumerate(own))
     for row, piece in enumerate(side.pieces):
@@ -608,9 +608,9 @@ def number(side: PieceList, own: SideRows) -> tuple[dict[str, int], dict[int, in
 
 
 def make_tokenizer(table: Mapping[str, int], single: bool) -> dict[str, Any]:
-    """Return a tokenizer.json that cuts texts at spaces or, if `single`, into characters.
+    """Return a tokenizer.json that splits texts at spaces or, if `single`, into characters.
 
-    Its special pieces are of no text. A mark among characters stands for a space.
+    Special pieces match no text. If the mark is one of the characters, it stands for a space.
     """
     empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
     names = [piece for piece in table if piece in special_pieces.SPECIAL or piece.startswith("<their-")]
@@ -640,7 +640,7 @@ def find_row(side: PieceList, piece: Any, key: str) -> int:
 def special_rows(
     lists: tuple[PieceList, PieceList], config: Mapping[str, Any], zero: bool
 ) -> tuple[list[SideRows], bool]:
-    """Return the rows of the special pieces on both sides, and whether a target begins with END's embedding."""
+    """Return the rows of the special pieces on both sides, and whether targets begin with END's embedding."""
     rows, first, same = [], config["decoder_start_token"], lists[0] is lists[1]
     as_end = first == config["eos_token"] and not zero
     if first is None and not zero:

@@ -1,20 +1,20 @@
-"""Export: a folder that another toolkit opens, made from a run, and verified before it gets its name.
+"""Export: a folder that another toolkit opens, made from a run, and verified before it gets its final name.
 
 from regard import export_model
 export_model("runs/en-de", "exported", to="ctranslate2", quantize="int8")
 
-Its manifest names the run's checkpoint by its hash, how the folder was verified, and the hash of every file.
+The folder's manifest names the run's checkpoint by its hash, the verification, and the hash of every file.
 
-Verification decodes two hundred sentences greedily with both. In float32 their outputs are equal token by token, but
-for ties: two tokens whose log-probabilities are 1e-4 apart. Where weights were rounded, the outputs are alike: BLEU of
-at least 90 and chrF of at least 95 between the two. Sentences come from a file that a person names, from the run's
-validation pairs where they are still in the cache, or else there are none: then pieces are drawn at random for both
-sides, and the log-probabilities of the targets compared. That a run and its export agree says nothing of an import that
-went wrong: `regard.interop.importing` compares them with the folder that the run was imported from.
+Verification decodes two hundred sentences greedily with both the run and the export. In float32 the outputs must be
+equal token by token, except for ties: two tokens whose log-probabilities differ by at most 1e-4. With rounded weights
+the outputs must be similar: BLEU of at least 90 and chrF of at least 95 between the two. The sentences come from the
+user's file, or from the run's validation pairs if the cache still has them. Otherwise source and target pieces are
+drawn at random, and the log-probabilities of the targets are compared. Run and export would agree even after a faulty
+import: so `regard.interop.importing` compares them with the folder that the run was imported from.
 
-Transformers is no part of Regard, so a folder for it is read by Regard's own importer, which the tests hold against
-Transformers. Texts are cut by the run: pieces keep the numbers that they have there, and the folder's vocabulary says
-which row of it is a piece's.
+Transformers is no dependency of Regard, so Regard's own importer reads a folder written for it; the tests compare the
+importer with Transformers. The run's tokenizer is used: pieces keep its numbers, and the folder's vocabulary maps each
+piece to its row.
 """
 
 import hashlib
@@ -53,28 +53,28 @@ from regard.tasks import ModelEngine, build_model, read_settings, require_run, t
 from regard.training import Checkpoints, Prediction, weight_files
 
 COUNT = 200  # sentences
-TIE = 1e-4  # between the log-probabilities of two tokens, either of which may be written
-APART = 1e-3  # between the log-probabilities of one token, in float32
-MEAN_APART = 0.25  # on average, where weights were rounded, with pieces that were drawn
-BLEU, CHRF = 90.0, 95.0  # between the two, where weights were rounded
-MAX_PIECES = 30  # pieces that are drawn for a sentence
+TIE = 1e-4  # maximum difference of two tokens' log-probabilities that counts as a tie
+APART = 1e-3  # maximum difference of a token's log-probabilities, in float32
+MEAN_APART = 0.25  # maximum mean difference for rounded weights, with random pieces
+BLEU, CHRF = 90.0, 95.0  # minimum between the two, for rounded weights
+MAX_PIECES = 30  # maximum number of random pieces per sentence
 Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared, and what came of it."""
+    """The comparison of an export with its run, and its results."""
 
     sentences: str  # file, validation or drawn
     count: int
     sha256: str  # of the sources' token numbers
     versions: Mapping[str, str]
-    equal: int | None = None  # outputs
-    ties: int | None = None  # outputs that differ by a tie
-    log_prob_difference: float | None = None  # the largest of a token, or where weights were rounded the mean
+    equal: int | None = None  # number of equal outputs
+    ties: int | None = None  # number of outputs that differ by a tie
+    log_prob_difference: float | None = None  # maximum per token; the mean for rounded weights
     bleu: float | None = None
     chrf: float | None = None
-    origin: str | None = None  # what came of the comparison with the folder that the run was imported from
+    origin: str | None = None  # result of the comparison with the folder that the run was imported from
 
     def __str__(self) -> str:
         where = {"file": "{} of the file", "validation": "validation {}", "drawn": "random {}"}
@@ -94,7 +94,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was made: the folder, its files, and what its verification found, where the format has one."""
+    """The result of an export: the folder, its files, and its verification if the format has one."""
 
     folder: Path
     format: str
@@ -112,10 +112,10 @@ def export_model(
     check: str | Path | None = None,
     **options: Any,
 ) -> ExportReport:
-    """Write a run as a folder `out` of the format `to`; `options` are those of that format's writer.
+    """Write a run as a folder `out` of the format `to`; `options` are passed to that format's writer.
 
-    `check` is a text file whose first sentences are decoded by both, to see that they do the same; where it is not
-    given, validation pairs in the cache, or pieces that are drawn.
+    `check` is a text file; the run and the export decode its first sentences and must agree. Without it, validation
+    pairs in the cache are used, or random pieces.
     """
     out, row = Path(out), find_format(to, "--to")
     check_new(out)
@@ -142,9 +142,9 @@ def export_model(
 
 
 def verify_export(folder: str | Path, run: str | Path | None = None, check: str | Path | None = None) -> Verification:
-    """Verify an exported folder once more: against `run`, or the one that it was made from, where that still is.
+    """Verify an exported folder again: against `run`, or, if it still exists, the run that it was made from.
 
-    That one is found by the way there in the manifest, from beside the folder; the checkpoint's hash must be the same.
+    The manifest has the relative path of that run; its checkpoint must have the same hash.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -167,9 +167,9 @@ def verify_export(folder: str | Path, run: str | Path | None = None, check: str 
 
 
 def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | Path | None) -> Verification | None:
-    """Compare a folder with its run, and with the folder that the run was imported from; errors call it `out`.
+    """Compare a folder with its run, and with the folder that the run was imported from; error messages call it `out`.
 
-    None for a format that is not verified.
+    Return None for a format that is not verified.
     """
     if row.opener is None:
         return None
@@ -187,25 +187,25 @@ def verify_written(run: Run, folder: Path, row: Format, out: Path, check: str | 
 
 
 class Opened(NamedTuple):
-    """What verification asks of an exported folder that was opened."""
+    """An opened export, as verification needs it."""
 
     engine: Any  # searches and scores
-    exact: bool  # its weights are those of the run, in float32
-    versions: Mapping[str, str]  # of what decodes it, by name
+    exact: bool  # its weights are the run's, in float32
+    versions: Mapping[str, str]  # of the software that decodes it, by name
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """What is decoded: texts, or pieces that were drawn, with targets."""
+    """The sentences to decode: texts, or random pieces with targets."""
 
     kind: Literal["file", "validation", "drawn"]
-    texts: Sequence[str]  # empty where they were drawn
+    texts: Sequence[str]  # empty for random pieces
     sources: list[list[int]]
     targets: list[list[int]] | None = None
 
 
 def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verification:
-    """Compare an exported folder with its run, or raise a VerificationError with the first that differs."""
+    """Compare an exported folder with its run; raise a VerificationError with the first difference."""
     sentences = find_sentences(run, check)
     content = "\n".join(" ".join(map(str, row)) for row in sentences.sources)
     about: dict[str, Any] = {
@@ -230,7 +230,7 @@ def verify(run: Run, opened: Opened, check: str | Path | None = None) -> Verific
 
 
 def find_sentences(run: Run, check: str | Path | None) -> Sentences:
-    """Find sentences to decode: of the file, else of the validation set, else drawn."""
+    """Return sentences to decode: of the file, else of the validation set, else random ones."""
     longest = run.settings.data.longest if run.model.limit is None else min(run.settings.data.longest, run.model.limit)
     texts = []
     if check is not None:
@@ -254,14 +254,14 @@ def find_sentences(run: Run, check: str | Path | None) -> Sentences:
 
 
 def draw_pieces(tokenizer: Tokenizer, count: int, longest: int, seed: int) -> list[list[int]]:
-    """Draw sentences of 1 to `longest` pieces: no special ones, nor those that stand for nothing."""
+    """Draw sentences of 1 to `longest` random pieces, without special pieces and fillers."""
     draw, first = random.Random(seed), min(UNKNOWN + 1, tokenizer.size - 1)
     pieces = [i for i in range(first, tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
     return [[draw.choice(pieces) for _ in range(draw.randint(1, max(1, longest)))] for _ in range(count)]
 
 
 def compare_outputs(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> int:
-    """Compare outputs token by token, and count those that differ by a tie; any other difference is an error."""
+    """Compare outputs token by token, and return how many differ by a tie; any other difference is an error."""
     different = [i for i, (one, two) in enumerate(zip(outputs, others, strict=True)) if list(one) != list(two)]
     wrong = [i for i in different if not is_tie(run, sentences.sources[i], outputs[i], others[i])]
     if wrong:
@@ -270,7 +270,7 @@ def compare_outputs(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -
 
 
 def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[int]) -> bool:
-    """Return whether the first token that differs is as likely as the one in its place; the end of an output is END."""
+    """Return whether the first differing tokens, or END after a shorter output, are equally likely."""
     place = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
     first, second = (
         scored.tokens[place] for scored in run.engine.score([source] * 2, [one[: place + 1], two[: place + 1]])
@@ -279,16 +279,16 @@ def is_tie(run: Run, source: Sequence[int], one: Sequence[int], two: Sequence[in
 
 
 def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> float:
-    """Compare the log-probabilities of every token; return the largest difference, or of rounded weights the mean."""
+    """Compare the log-probabilities of all tokens; return the largest difference, or the mean for rounded weights."""
     mine, others = (engine.score(sources, targets) for engine in (run.engine, opened.engine))
-    gaps = [  # of unlikely tokens in proportion
+    gaps = [  # relative for unlikely tokens
         [abs(a - b) / max(1.0, abs(a)) for a, b in zip(one.tokens, two.tokens, strict=True)]
         for one, two in zip(mine, others, strict=True)
     ]
     worst = max(range(len(gaps)), key=lambda i: max(gaps[i], default=0.0))
     every = [each for row in gaps for each in row]
     found, most = (max(every), APART) if opened.exact else (sum(every) / len(every), MEAN_APART)
-    if not found <= most:  # nor NaN
+    if not found <= most:  # NaN is refused, too
         one, two = mine[worst].log_prob, others[worst].log_prob
         pieces = " ".join(run.tokenizers.source.pieces(sources[worst]))
         raise VerificationError(
@@ -299,9 +299,9 @@ def compare_scores(run: Run, opened: Opened, sources: Ids, targets: Ids) -> floa
 
 
 def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> dict[str, Any]:
-    """Compare outputs as texts, by BLEU and chrF between the two."""
+    """Compare outputs as texts, by the BLEU and chrF between them."""
     one, two = (run.tokenizers.target.decode_batch(list(map(list, rows))) for rows in (outputs, others))
-    # Of outputs that are shorter than four words BLEU says nothing: they would not even be like themselves.
+    # BLEU fails for outputs shorter than four words: they would not even match themselves.
     known = text_scores.bleu(one, one) > BLEU and one != two
     scores = text_scores.bleu(two, one) if known else 100.0, 100.0 if one == two else text_scores.chrf(two, one)
     if scores[0] < BLEU or scores[1] < CHRF:
@@ -313,7 +313,7 @@ def compare_texts(run: Run, sentences: Sentences, outputs: Ids, others: Ids) -> 
 
 
 def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids, problem: str) -> VerificationError:
-    """Build the error for outputs that differ, with the first of them."""
+    """Build the error for differing outputs, which shows the first of them."""
     one, two = (run.tokenizers.target.decode(rows[first]) for rows in (outputs, others))
     return VerificationError(
         f"{run.folder}: not verified: {problem}; the first is “{sentences.texts[first]}”, by the run “{one}”, "
@@ -321,13 +321,13 @@ def differ(run: Run, sentences: Sentences, first: int, outputs: Ids, others: Ids
     )
 
 
-# ---- folders for Transformers, opened again
+# ---- folders for Transformers, reopened
 
 
 def reopen(folder: Path, run: Run, family: str, read_rows: Callable[[Path, Tokenizers], Imported]) -> Opened:
     """Open a folder that was written from a run: build its model, on the run's device.
 
-    One that Transformers would open as another family is refused: the order of its sines is the family's.
+    Refuse one that Transformers would open as another family, because the family determines the order of sinusoids.
     """
     if (name := model_type(folder)) != family:
         raise DataError(f"{folder / 'config.json'}: model_type is {show_value(name)}, expected {show_value(family)}")
@@ -338,4 +338,4 @@ def reopen(folder: Path, run: Run, family: str, read_rows: Callable[[Path, Token
     )
     engine = ModelEngine(model.to(run.device).eval(), run.tokenizers, run.device)
     versions = {"regard": __version__, "torch": torch.__version__}
-    return Opened(engine, True, versions)  # such folders are float32
+    return Opened(engine, True, versions)  # such folders are always float32

@@ -1,25 +1,26 @@
-"""Exported folders, opened: a run whose engine is CTranslate2. A run itself is exported once, into the cache.
+"""Exported folders as runs whose engine is CTranslate2. A run is exported once, into the cache.
 
 from regard.interop.exported import open_engine
 run = open_engine("runs/en-de", quantize="int8")
 run.translate(["I ate pizza yesterday."], beam=5)
 
-The engine searches, scores and aligns in place of a model, and means the same by every option.
+The engine searches, scores and aligns in place of a model, and gives every option the same meaning.
 
-Both searches walk the same beam: of twice as many candidates as it has places, those that end and are among the first
-are finished, the best others go on. They differ in three things, and here the same is made of them.
+Both searches use the same beam: among the best candidates, twice as many as the beam has places, those that end and are
+within the first places are finished, and the best of the others continue. CTranslate2 differs in three ways, which this
+module evens out:
 
-- Ranking. CTranslate2 divides by length^α. So it is asked for every hypothesis with α = 0, and they are ranked by
-  Regard's formula (`regard.decoding.scoring`).
-- Limits. CTranslate2 has one limit for a batch, and leaves an output that reaches it without END. Hypotheses are cut
-  at the limit of their sentence, and END is counted after each, as Regard does. Where a beam's outputs have
-  one of them, the sentence is searched once more up to its own limit, without an early end, so that none is missing.
-- The end. CTranslate2 ends a sentence when its likeliest hypothesis has ended and the beam is full of finished ones.
-  Regard goes on while one that goes on has a better score than the last of them. For a length penalty of 0 and one
-  output that is the same. For penalties up to 1 an output that is found late may be missing among the last of an n-best
-  list, and rarely is it the best; greater ones are refused.
+- Ranking. CTranslate2 divides by length^α. So it is asked for all hypotheses with α = 0, and Regard's formula
+  (`regard.decoding.scoring`) ranks them.
+- Limits. CTranslate2 has one limit for a batch, and leaves out END if an output reaches it. Hypotheses are cut at the
+  limit of their sentence, and each is scored with END, as in Regard. If a beam's outputs include such a hypothesis,
+  the sentence is searched again up to its own limit, without early stopping, so that none is missing.
+- Stopping. CTranslate2 stops when the likeliest hypothesis has ended and the beam is full of finished ones. Regard
+  continues while an unfinished one scores better than the worst finished one. With a length penalty of 0 and one
+  output both give the same result. With penalties up to 1, an output that is found late may be missing near the end
+  of an n-best list, and is rarely the best; larger penalties are refused.
 
-What changes probabilities there and not here, or has another meaning, is refused by its name.
+Settings that change probabilities in only one of the two, or have another meaning, are refused by name.
 """
 
 import contextlib
@@ -60,21 +61,21 @@ from regard.run import Run, load
 from regard.tasks import ForcedExample, Item, build_model, read_settings, require_run
 from regard.training import Checkpoints, checkpoint_files
 
-FORMAT = 1  # of exports in the cache: those of another number are made anew
-NEAREST = {"float16": "float32", "int8_float16": "int8"}  # what a device computes in that has no half precision
-SERVED = ("beam", "nbest", "length_penalty", "shortest", "longest")  # options of the search; others keep their defaults
-STRONGEST = 1.0  # length penalty: beyond it the best output is often one that Regard's search finds late
-NEARLY_ZERO = 1e-9  # a length penalty that changes no rank, and switches the early end off
-FEW = 256  # tokens of a batch of prefixes: scores of all words are held for each
+FORMAT = 1  # of exports in the cache; a new number makes them anew
+NEAREST = {"float16": "float32", "int8_float16": "int8"}  # the closest type for a device without half precision
+SERVED = ("beam", "nbest", "length_penalty", "shortest", "longest")  # supported search options
+STRONGEST = 1.0  # length penalty: beyond it, Regard's search often finds the best output late
+NEARLY_ZERO = 1e-9  # a length penalty that changes no rank, but disables early stopping
+FEW = 256  # tokens in a batch of prefixes: the scores of the whole vocabulary are stored for each
 Ids = Sequence[Sequence[int]]
-Hypotheses = list[tuple[list[int], float]]  # the tokens of each, with END where it has one, and its log-probability
+Hypotheses = list[tuple[list[int], float]]  # tokens of each, with END if finished, and its log-probability
 
 
 class CTranslate2Engine:
     """A `ctranslate2.Translator` of an exported run.
 
-    `model` says what limits the run's outputs have; it computes nothing. `alignment` are the settings that the export
-    was made with: it has the weights of one attention alone.
+    `model` sets the maximum output length; it computes nothing. `alignment` holds the export's settings: it has the
+    weights of one attention only.
     """
 
     name = "ctranslate2"
@@ -92,10 +93,10 @@ class CTranslate2Engine:
         self.source, self.target = (pieces_of(each) for each in (tokenizers.source, tokenizers.target))
         self.numbers = {piece: number for number, piece in enumerate(self.target)}
 
-    # ---- what it serves
+    # ---- supported options
 
     def check(self, options: Options) -> None:
-        """Refuse options that CTranslate2 does not serve, or serves in another sense."""
+        """Refuse options that CTranslate2 does not support, or interprets differently."""
         for field in fields(options):
             value = getattr(options, field.name)
             if field.name not in SERVED and value != field.default:
@@ -122,14 +123,14 @@ class CTranslate2Engine:
     def search(
         self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
     ) -> list[SearchResult]:
-        """Search for each of the sources; those of like length go together, and an empty one gets an empty output."""
+        """Search for each source, in batches of similar length; an empty source gets an empty output."""
         self.check(options)
         if prefixes is not None and len(prefixes) != len(sources):
             raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
         answers = [SearchResult([Output([], 0.0, 0.0, True)]) for _ in sources]
         begun: list[list[int]] = [[] for _ in sources] if prefixes is None else [list(each) for each in prefixes]
         order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
-        budget = (batches.BUDGET if budget is None else budget) // options.beam  # each hypothesis counts
+        budget = (batches.BUDGET if budget is None else budget) // options.beam  # every hypothesis counts
         for some in ([i for i in order if begun[i]], [i for i in order if not begun[i]]):
             sizes = [max(len(sources[i]), options.longest or 0) + 1 for i in some]
             for chunk in batches.batches_of_like_size(sizes, budget):
@@ -140,7 +141,7 @@ class CTranslate2Engine:
         return answers
 
     def search_batch(self, sources: Ids, options: Options, prefixes: Ids) -> list[SearchResult]:
-        """Search for the sources of one batch; either all have a prefix, or none."""
+        """Search for the sources of one batch; either all of them have a prefix, or none."""
         limits = [
             output_limit(self.model, len(source), options, len(prefix))
             for source, prefix in zip(sources, prefixes, strict=True)
@@ -148,20 +149,20 @@ class CTranslate2Engine:
         for prefix, limit in zip(prefixes, limits, strict=True):
             check_prefix(prefix, limit)
         one = options.nbest == 1 and options.length_penalty == 0
-        count = 1 if one else options.beam  # the likeliest is found for certain when it ends
+        count = 1 if one else options.beam  # the likeliest is certain once it ends
         found = self.decode(
             sources, prefixes, options, max(limits), num_hypotheses=count, min_decoding_length=options.shortest
         )
         for i, limit in enumerate(
             limits
-        ):  # each is cut at its sentence's limit, and there once; its sum is not its own
+        ):  # cut outputs at each sentence's limit, without duplicates; `rank` scores them again
             cut = {tuple(tokens[:limit]): total for tokens, total in found[i][::-1]}
             found[i] = [(list(tokens), total) for tokens, total in cut.items()]
         results = self.rank(sources, prefixes, found, options)
         again: dict[int, list[int]] = defaultdict(list)
         for i, limit in enumerate(limits):
             limited = options.beam > 1 and not all(output.finished for output in results[i].outputs)
-            if limited or any(min(tokens, default=END) <= START for tokens, _ in found[i]):  # which no output has
+            if limited or any(min(tokens, default=END) <= START for tokens, _ in found[i]):  # not allowed in outputs
                 again[limit].append(i)
         for limit, rows in again.items():
             some, begun = [sources[i] for i in rows], [prefixes[i] for i in rows]
@@ -193,10 +194,10 @@ class CTranslate2Engine:
         ]
 
     def add_prefixes(self, sources: Ids, prefixes: Ids, found: list[Hypotheses], options: Options) -> None:
-        """Count the probability of prefixes, and add outputs that end after them.
+        """Add the log-probabilities of prefixes, and outputs that end right after them.
 
-        CTranslate2 lets END follow a prefix only where it is the likeliest token. Here it may, as elsewhere, where it
-        is among the first `beam`.
+        CTranslate2 lets END follow a prefix only if it is the likeliest token. Regard also lets it follow if it is
+        among the first `beam`, as at any other position.
         """
         pairs = list(zip(sources, prefixes, strict=True))
         for chunk in pair_batches(pairs, FEW):
@@ -213,12 +214,12 @@ class CTranslate2Engine:
                 found[i] = [(tokens, each + total) for tokens, each in found[i]]
 
     def decode_to_limit(self, sources: Ids, prefixes: Ids, options: Options, limit: int) -> list[Hypotheses]:
-        """Search up to the limit, whatever has ended before, without the tokens that no output has."""
+        """Search up to the limit without stopping early, and suppress the tokens that no output may contain."""
         if limit == 0:
             return [[([], 0.0)] for _ in sources]
         special = [[piece] for piece in self.target[: START + 1]]
         how: dict[str, Any] = {"suppress_sequences": special, "min_decoding_length": options.shortest}
-        if options.beam > 1:  # in one step `beam` of them can end
+        if options.beam > 1:  # up to `beam` of them can end in one step
             how |= {"length_penalty": NEARLY_ZERO, "patience": limit + 1, "num_hypotheses": options.beam * (limit + 1)}
         found = self.decode(sources, prefixes, options, limit, **how)
         return [[(tokens, total) for tokens, total in each if min(tokens, default=END) > START] for each in found]
@@ -228,9 +229,9 @@ class CTranslate2Engine:
     ) -> list[SearchResult]:
         """Rank hypotheses by Regard's formula.
 
-        They are scored once more where CTranslate2 did not count END, or, not `certain`, left tokens out of its sums.
+        Score a hypothesis again if CTranslate2 did not count its END, or, unless `certain`, left tokens out of its sum.
         """
-        if any(prefixes):  # whose probability CTranslate2 does not count
+        if any(prefixes):  # CTranslate2 does not count their probability
             self.add_prefixes(sources, prefixes, found, options)
         certain = certain and not options.shortest
         missing = [
@@ -254,7 +255,7 @@ class CTranslate2Engine:
             results.append(SearchResult(outputs[: options.nbest]))
         return results
 
-    # ---- teacher forced
+    # ---- teacher forcing
 
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
@@ -277,15 +278,15 @@ class CTranslate2Engine:
         return answers
 
     def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Return how much each target word of a pair looked at each source word, in a pass along the target."""
+        """Return how much each target word of a pair attends to each source word, with teacher forcing."""
         return [each.weights for each in self.word_attention(pairs, settings)]
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Return these weights, and how much each source word received in all.
+        """Return these weights, and the total that each source word received.
 
-        CTranslate2 writes the target as a forced prefix, and one token more, whose row is END's.
+        CTranslate2 writes the target as a forced prefix and one token more, whose row is END's.
         """
         self.check_alignment(settings)
         attention = [extraction.WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
@@ -311,7 +312,7 @@ class CTranslate2Engine:
         return [extraction.extract_links(weights[None], settings)[0] for weights in self.word_weights(pairs, settings)]
 
     def check_alignment(self, settings: AlignmentSettings) -> None:
-        """Refuse to read another attention than the export has."""
+        """Refuse settings for another attention than the exported one."""
         made = self.alignment
         if made is None or (made.view, made.head) != (settings.view, settings.head):
             raise ArgumentError(f"alignment: {settings} given, but the export has {made}; export the run again")
@@ -329,12 +330,12 @@ class CTranslate2Engine:
         )
 
     def spell(self, ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
-        """Return the pieces of token numbers, which is what CTranslate2 takes."""
+        """Return token numbers as pieces, which CTranslate2 takes."""
         return [pieces[i] for i in ids]
 
 
 def pair_batches(pairs: Sequence[extraction.Pair], budget: int = batches.SCORE_BUDGET) -> Iterator[list[int]]:
-    """Yield batches of pairs, those of like length together."""
+    """Yield batches of pairs of similar length."""
     return batches.batches_of_like_size([max(map(len, pair)) + 1 for pair in pairs], budget)
 
 
@@ -347,7 +348,7 @@ def without_end(tokens: list[int]) -> list[int]:
 
 
 class ExportedRun(Run):
-    """A run that is searched, scored and aligned by another engine; its model says its shape, and computes nothing."""
+    """A run whose engine is CTranslate2; its model only describes its shape, and computes nothing."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any], engine: CTranslate2Engine, warn: Say | None = None):
         settings = read_settings(manifest["facts"]["settings"])
@@ -360,7 +361,7 @@ class ExportedRun(Run):
 
     @property
     def engine(self) -> CTranslate2Engine:
-        """What searches, scores and aligns."""
+        """The engine that searches, scores and aligns."""
         return self._engine
 
     @property
@@ -369,13 +370,13 @@ class ExportedRun(Run):
         return self._engine.device
 
     def _surround(self, around: Mapping[str, tuple[str, ...]]) -> None:
-        """Set what stands around a text from now on, with an engine that knows of it; another run may have this one."""
+        """Set the pieces around texts, with a copy of the engine: another run may share the old one."""
         super()._surround(around)
         self._engine = copy.copy(self._engine)
         self._engine.tokenizers = self.tokenizers
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """Refuse to look into it: that takes the model itself."""
+        """Refuse: looking into a run needs the model itself."""
         raise ArgumentError(
             f"model: {self.folder} is opened by ctranslate2, which cannot be looked into; open the run with regard"
         )
@@ -390,9 +391,9 @@ def open_engine(
     warn: Say | None = None,
     say: Say = ignore,
 ) -> ExportedRun:
-    """Open a run, or a folder that was exported, with CTranslate2.
+    """Open a run, or an exported folder, with CTranslate2.
 
-    A run is exported into the cache first, once for each checkpoint and quantisation; `say` is told of it.
+    A run is first exported into the cache, once for each checkpoint and number format; `say` reports that.
     """
     if others:
         raise CommandError(
@@ -413,7 +414,7 @@ def open_engine(
 
 
 def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Say | None, say: Say) -> ExportedRun:
-    """Open the export of a run in the cache; make it where it is not there, or is damaged."""
+    """Open the export of a run in the cache; create it if it is missing or damaged."""
     require_run(run)
     path = Checkpoints(run).find(checkpoint)
     facts = [FORMAT, library().__version__, quantize]
@@ -433,7 +434,7 @@ def open_cached(run: Path, checkpoint: str, device: str, quantize: str, warn: Sa
     try:
         export_model(opened, folder, to="ctranslate2", checkpoint=path.name, quantize=quantize)
     except CommandError:
-        if not folder.exists():  # else another process was faster
+        if not folder.exists():  # otherwise another process was faster
             raise
     return open_exported(folder, device=device, quantize=quantize, warn=warn, run=run)
 
@@ -446,7 +447,7 @@ def open_exported(
     warn: Say | None = None,
     run: Path | None = None,
 ) -> ExportedRun:
-    """Open a folder that was exported to CTranslate2; `run` is what messages call it, where it is a run's."""
+    """Open a folder that was exported to CTranslate2; messages name `run` instead, if given."""
     folder = Path(folder)
     manifest = read_manifest(folder, "ctranslate2")
     kept = str(manifest["facts"].get("quantize"))
@@ -464,20 +465,20 @@ def open_exported(
         model.origin = str(run or folder)
         alignment = AlignmentSettings.read(folder / extraction.ALIGNMENT_FILE, first_model(model).cross_attentions)
         kind, _, index = device.partition(":")
-        threads = torch.get_num_threads() if kind == "cpu" else 0  # as many as torch would take
+        threads = torch.get_num_threads() if kind == "cpu" else 0  # as many as torch would use
         limits = {"inter_threads": 1, "intra_threads": threads, "device_index": int(index or 0)}
         translator = library().Translator(str(folder), kind, compute_type=compute, **limits)
         engine = CTranslate2Engine(translator, tokenizers, model.eval(), alignment, torch.device(device))
         return ExportedRun(run or folder, manifest, engine, warn)
     except (DataError, ArgumentError):
         raise
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:  # of CTranslate2, or by a foreign manifest
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:  # from CTranslate2, or a foreign manifest
         problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{folder}: cannot be opened with ctranslate2: {problem}; export the run again") from None
 
 
 def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
-    """Open a folder that was just written, on this machine's CPU: in its own format, or the nearest that there is."""
+    """Open a newly written folder on this machine's CPU, in its own number format or the nearest supported one."""
     kept = str(read_manifest(folder, "ctranslate2")["facts"]["quantize"])
     compute = kept if kept in compute_types("cpu") else NEAREST.get(kept, "float32")
     engine = open_exported(folder, quantize=compute).engine
@@ -486,7 +487,7 @@ def open_ctranslate2(folder: Path, run: Run | None = None) -> Opened:
 
 
 def compute_types(device: str) -> set[str]:
-    """Return what a device computes in, by CTranslate2."""
+    """Return the number formats that a device supports in CTranslate2."""
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda"):
         raise CommandError(f"--device: {device} given, but CTranslate2 runs on cpu and cuda alone")

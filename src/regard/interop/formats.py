@@ -1,12 +1,12 @@
-"""The table of formats that models are read from and written to. Imports no torch.
+"""The table of formats from which models are read and to which they are written. Imports no torch.
 
     regard.register(format=Format("mine", "what it is", reader="my_package.read", recognise=is_mine))    # in a plugin
 
-A reader makes an `Imported` of a folder; a writer fills an empty folder with an opened run. Both are named as a kind
-names its model, and imported when they are needed.
+A reader turns a folder into an `Imported`; a writer fills an empty folder from an opened run. Both are given by dotted
+names, as a kind gives its model, and imported on first use.
 
-A folder is written under another name, synced, and renamed. The manifest of one that was exported says what was
-exported from which run, how it was verified, and has a hash of every file.
+A folder is written under a temporary name, synced, and renamed. The manifest of an exported folder names the run, the
+format and the verification, and has a hash of every file.
 """
 
 import contextlib
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
     from regard.data import Tokenizers
 
-MAX_BYTES = 64 * 2**20  # bytes of a JSON file that is read whole
+MAX_BYTES = 64 * 2**20  # of a JSON file that is read whole
 MANIFEST = "manifest.json"
 KEYS = {"format": str, "regard": str, "run": dict, "facts": dict, "files": dict}
 DOWNLOAD = "hf download {} --local-dir {}"
-HUB = re.compile(r"[\w.-]+/[\w.-]+")  # what a model is called where people download it
+HUB = re.compile(r"[\w.-]+/[\w.-]+")  # a model's name on a download hub
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model as a reader hands it over, in Regard's own terms."""
+    """The result of a reader: a model in Regard's own terms."""
 
-    table: Mapping[str, Any]  # the configuration, as a TOML file has it
+    table: Mapping[str, Any]  # the configuration, as in a TOML file
     tokenizers: "Tokenizers"
-    weights: Mapping[str, "Tensor"]  # by the names of the model's own state
+    weights: Mapping[str, "Tensor"]  # by name in the model's state dict
     files: tuple[Path, ...]  # that were read
-    notes: tuple[str, ...] = ()  # sentences for the person who imports it
-    values: Mapping[str, Any] = field(default_factory=dict)  # that an export needs, for the manifest
+    notes: tuple[str, ...] = ()  # sentences for the user
+    values: Mapping[str, Any] = field(default_factory=dict)  # for the manifest, needed by a later export
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Format:
     """A row of the table: the dotted names of `reader(folder)` and of `writer(run, folder, **options)`."""
 
     name: str
-    what: str  # one line for people
+    what: str  # one line of description
     reader: str | None = None
     writer: str | None = None
-    recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, and without torch
-    options: tuple[str, ...] = ()  # that its writer takes
-    opener: str | None = None  # `open(folder, run)`: what `verify` decodes and scores with, beside the run
+    recognise: Callable[[Path], bool] = field(default=lambda folder: False)  # quick, without torch
+    options: tuple[str, ...] = ()  # of its writer
+    opener: str | None = None  # `open(folder, run)`: the export's engine for verification
 
     def read(self, folder: Path) -> Imported:
         """Read a folder of this format."""
@@ -69,7 +69,7 @@ class Format:
         return imported
 
     def write(self, run: Any, folder: Path, **options: Any) -> dict[str, Any]:
-        """Write an opened run into an empty folder; return what the folder's manifest is to say of it."""
+        """Write an opened run into an empty folder; return its facts for the manifest."""
         if self.writer is None:
             raise CommandError(f"--to: {self.name} given, which is only read; expected {names('writer')}")
         for name in options:
@@ -80,19 +80,19 @@ class Format:
 
 
 def names(side: str) -> str:
-    """Name the formats that have a reader, or a writer."""
+    """List the formats that have a reader, or a writer."""
     return ", ".join(row.name for row in FORMATS.values() if getattr(row, side) is not None)
 
 
 def find_format(name: str, flag: str) -> Format:
-    """Find a format by the name that was given with a flag."""
+    """Return the format of a name that was given with a flag."""
     if name not in FORMATS:
         raise CommandError(f"{flag}: {no_such('format', name, FORMATS)}")
     return FORMATS[name]
 
 
 def recognise(folder: Path) -> Format:
-    """Recognise the one format that a folder is of."""
+    """Return the only format that recognises a folder."""
     rows = [row for row in FORMATS.values() if row.reader is not None and row.recognise(folder)]
     if not rows:
         raise DataError(f"{folder}: {describe_folder(folder)}; expected {EXPECTED}, of {names('reader')}")
@@ -103,7 +103,7 @@ def recognise(folder: Path) -> Format:
 
 
 def describe_folder(folder: Path) -> str:
-    """Say what a folder that nobody recognises is, as far as its files tell."""
+    """Describe a folder that no format recognises, as far as its files tell."""
     files = sorted(path.name for path in folder.iterdir())
     if not files:
         return "an empty folder"
@@ -121,7 +121,7 @@ def describe_folder(folder: Path) -> str:
 
 
 def model_type(folder: Path) -> str | None:
-    """Return what the config.json of a folder made by Transformers calls its model; None where it says nothing."""
+    """Return the model_type in the config.json of a folder made by Transformers; None without one."""
     if not (folder / "config.json").is_file():
         return None
     name = read_table(folder / "config.json").get("model_type")
@@ -129,7 +129,7 @@ def model_type(folder: Path) -> str | None:
 
 
 def read_table(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """Read a JSON file whose content is a table, or raise a DataError that names it; an optional one may be missing."""
+    """Read a JSON object from a file, or raise a DataError that names it; an optional file may be missing."""
     if optional and not path.exists():
         return {}
     content = reading.read_json(path, DataError, MAX_BYTES, damaged="cannot be read: ")
@@ -138,7 +138,7 @@ def read_table(path: Path, *, optional: bool = False) -> dict[str, Any]:
     return content
 
 
-OTHERS = {  # what files are, by how their names end, where there is no config.json
+OTHERS = {  # descriptions of files by the ends of their names, without a config.json
     ".npz": "a model as Marian itself stores it (.npz); convert it with Transformers or CTranslate2 first",
     ".onnx": "a model in ONNX, which is not read",
     ".gguf": "a model in GGUF, which is not read",
@@ -184,15 +184,15 @@ for row in (
 
 
 def is_export(folder: str | Path) -> bool:
-    """Return whether a folder looks like one that was exported: it has a manifest, and is no run."""
+    """Return whether a folder looks like an exported one: it has a manifest, and is no run."""
     return (Path(folder) / MANIFEST).is_file() and not (Path(folder) / "config.toml").is_file()
 
 
 def describe_run(run: Path, checkpoint: Path, step: int, out: Path) -> dict[str, Any]:
-    """Say which run a folder comes from: its checkpoint, by name and hash, and the way there from beside the folder."""
+    """Describe the run of an export: its checkpoint's name and hash, and its path relative to the export's parent."""
     try:
         way = Path(os.path.relpath(run, Path(os.path.abspath(out)).parent)).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # on another drive
         way = run.name
     return {"folder": way, "checkpoint": checkpoint.name, "step": step, **hash_file(checkpoint / "manifest.json")}
 
@@ -200,7 +200,7 @@ def describe_run(run: Path, checkpoint: Path, step: int, out: Path) -> dict[str,
 def write_manifest(
     folder: Path, *, format: str, run: Mapping[str, Any], facts: Mapping[str, Any], verification: Any
 ) -> None:
-    """Write the manifest of a folder that is complete; `facts` are those of its format."""
+    """Write the manifest of a complete folder; `facts` are those of its format."""
     files = {
         path.relative_to(folder).as_posix(): hash_file(path)
         for path in sorted(folder.rglob("*"))
@@ -218,7 +218,7 @@ def write_manifest(
 
 
 def read_manifest(folder: str | Path, format: str | None = None) -> dict[str, Any]:
-    """Read the manifest of an exported folder, and check every file of it; a DataError says what is wrong."""
+    """Read the manifest of an exported folder and check all its files; raise a DataError for a wrong one."""
     folder = Path(folder)
     if not is_export(folder):
         raise DataError(f"{folder}: not an exported folder, it has no {MANIFEST}; regard export makes one")
@@ -247,7 +247,7 @@ def hash_file(path: Path) -> dict[str, Any]:
 
 
 def check_model_folder(folder: Path) -> None:
-    """Refuse what is no folder; a name as on a hub gets the command that downloads it."""
+    """Refuse a path that is no folder; for a name on a hub, show the command that downloads it."""
     if folder.is_dir():
         return
     if os.path.lexists(folder):
@@ -260,19 +260,19 @@ def check_model_folder(folder: Path) -> None:
 
 
 def check_new(out: Path) -> None:
-    """Refuse a name that is taken."""
+    """Refuse a path that already exists."""
     if os.path.lexists(out):
         raise CommandError(f"--out: {out} already exists; give another name, or remove it")
 
 
 @contextlib.contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """Make a temporary folder beside `out`, which gets that name at the end of the block, and is removed on an error.
+    """Yield a temporary folder beside `out`; rename it to `out` at the end of the block, or remove it on an error.
 
-    What killed processes left of it is removed; a lock spares what a living one writes.
+    Remove what killed processes left behind; a lock protects the folders of running ones.
     """
     check_new(out)
-    out = Path(os.path.abspath(out))  # a folder such as `runs/..` has a name of its own
+    out = Path(os.path.abspath(out))  # a path such as `runs/..` must be resolved
     made: list[Path] = []
     try:
         made = disk.make_folder(out.parent)

@@ -3,11 +3,10 @@
     from regard import import_model
     import_model("opus-mt-en-de", "runs/en-de")
 
-The run is like one that was trained here, at step 0: every command takes it, and `train --from` begins with it. The
-checkpoint's manifest names the format and the folder, the hash of every file that was read, and what its configuration
-says beside the sizes of the model, so that an export says it, too. The path of the folder stands in the run's
-imported.json, which no pack takes along. An export is compared with that folder as long as it is there and holds the
-same files.
+The run is like one that was trained with Regard, at step 0: every command takes it, and `train --from` can start from
+it. The checkpoint's manifest names the format and the folder, has the hash of every file that was read, and stores the
+configuration's other values, so that an export can write them, too. The folder's path is in the run's imported.json,
+which packs leave out. An export is compared with that folder while it exists and holds the same files.
 """
 
 import json
@@ -44,7 +43,7 @@ from regard.training import Checkpoints, Counters, Prediction, checkpoint_files,
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What was made: the run folder, and what is in it."""
+    """The result of an import: the run folder, and its contents."""
 
     folder: Path
     format: str
@@ -63,10 +62,10 @@ def import_model(
     target_language: str | None = None,
     command: str | None = None,
 ) -> ImportReport:
-    """Make the run folder `out` from a folder of another toolkit; `format` names its row where it is not recognised.
+    """Make the run folder `out` from a folder of another toolkit; `format` names its format if it is not recognised.
 
-    The languages are those that the run translates between, where the model knows several. `command` is what was typed,
-    for the run's own record.
+    The languages are those that a multilingual run translates between. `command` is the typed command, for the run's
+    record.
     """
     folder, out = Path(folder), Path(out)
     check_new(out)
@@ -110,12 +109,12 @@ def import_model(
 
 FILE = "imported.json"
 VALUES = {"config": "config.json", "generation": "generation_config.json"}
-UNSAID = ("architectures", "transformers_version", "torch_dtype", "dtype")  # of the file, not of the model
-MAX_CHARACTERS = 2**16  # characters of a configuration that is remembered
+UNSAID = ("architectures", "transformers_version", "torch_dtype", "dtype")  # properties of the file, not of the model
+MAX_CHARACTERS = 2**16  # maximum length of a stored configuration
 
 
 def read_values(folder: Path) -> dict[str, Any]:
-    """Return what a folder's configurations say, without names of places; nothing of one that is unusually large."""
+    """Return the values of a folder's configurations, without paths; skip an unusually large one."""
     values = dict[str, Any]()
     for key, name in VALUES.items():
         table = read_table(folder / name, optional=True)
@@ -125,13 +124,13 @@ def read_values(folder: Path) -> dict[str, Any]:
 
 
 def origin_values(run: Run, key: str) -> Mapping[str, Any]:
-    """Return what the folder that a run was imported from said in its `config`, or for `generation`."""
+    """Return the imported folder's `config` or `generation` values."""
     values = read_origin(run).get(key)
     return values if isinstance(values, dict) else {}
 
 
 def read_origin(run: Run) -> Mapping[str, Any]:
-    """Return what a run's manifest says of its import; nothing of a run that was trained here or trained further."""
+    """Return a run's record of its import; empty if the run was trained with Regard, even after an import."""
     path = Checkpoints(run.folder).folder / checkpoint_files.step_name(0)
     if run.step or not packs.is_file(path / "manifest.json"):
         return {}
@@ -140,8 +139,8 @@ def read_origin(run: Run) -> Mapping[str, Any]:
 
 
 def find_place(run: Run) -> Path | None:
-    """Return the folder that a run was imported from; None where it is not there any more."""
-    if not (run.folder / FILE).is_file():  # nor in a pack
+    """Return the folder that a run was imported from; None if it no longer exists."""
+    if not (run.folder / FILE).is_file():  # nor does a pack have it
         return None
     content = reading.read_json(run.folder / FILE, DataError)
     path = content.get("folder") if isinstance(content, dict) else None
@@ -149,10 +148,10 @@ def find_place(run: Run) -> Path | None:
 
 
 def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
-    """Compare a run, and the folder that was written of it, with the folder that the run was imported from.
+    """Compare a run, and the folder that was exported from it, with the folder that the run was imported from.
 
-    Return what was found in a sentence's end; None for a run that was not imported. A VerificationError names the first
-    difference.
+    Return the result as the end of a sentence; None for a run that was not imported. Raise a VerificationError that
+    names the first difference.
     """
     imported = read_origin(run)
     if not imported:
@@ -179,7 +178,7 @@ def compare_with_origin(run: Run, folder: Path, format: str) -> str | None:
 
 
 def check_import(run: Run, imported: Imported, place: Path) -> None:
-    """Refuse a run that is not what its folder is read as today."""
+    """Refuse a run that differs from what the folder is read as today."""
     again = "; import it again"
     if read_settings(imported.table).model != run.settings.model:
         raise VerificationError(f"{run.folder}: its model is not configured as {place} says{again}")
@@ -192,9 +191,9 @@ def check_import(run: Run, imported: Imported, place: Path) -> None:
 
 
 def compare_folders(place: Path, folder: Path, format: str) -> int:
-    """Refuse a folder whose configurations, rows or weights are not those of the folder it comes from.
+    """Refuse a folder whose configurations, rows or weights differ from those of the original folder.
 
-    Return how many tensors were compared.
+    Return the number of compared tensors.
     """
     origin = "which the run was imported from"
     for name in VALUES.values():
@@ -221,5 +220,5 @@ def compare_folders(place: Path, folder: Path, format: str) -> int:
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have the same numbers."""
+    """Return whether two tensors have the same shape and the same numbers."""
     return one.shape == other.shape and torch.equal(one.float(), other.float())

@@ -1,14 +1,14 @@
-"""M2M-100 and NLLB, as Transformers stores them: in, and out again.
+"""M2M-100 and NLLB, as Transformers stores them: import and export.
 
 Fan et al. 2021 (arXiv:2010.11125); NLLB team 2022 (arXiv:2207.04672). A source begins with its language and ends with
 </s>, a target begins with its language (tokenizer.before, after and first; `--source-language` and `--target-language`
-choose them). What else differs from Regard:
+choose them). Other differences from Regard:
 
-- Decoding begins with </s>, which is read in place of Regard's START (model.start_as_end). An output bias keeps START
-  and what fills the vocabulary up from being written; training leaves it as it is (model.fixed_bias), so that the run
-  can be written back. Their <s>, which no text has, stays a piece of its own, so that every score of the softmax is
-  there once.
-- Norms stand before each layer and after the last, positions are fairseq's, and the last layer has no bias.
+- Decoding begins with </s>, whose embedding Regard uses for START (model.start_as_end). An output bias suppresses START
+  and the pieces that pad the vocabulary; training does not change it (model.fixed_bias), so that the run can be
+  exported again. Their <s>, which no text contains, stays a piece of its own, so that the softmax has each of its
+  scores once.
+- Layers are pre-norm, with a norm after the last; positions are fairseq's, and the output layer has no bias.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,11 +44,11 @@ TOLERANCE = 1e-6
 VOCABULARIES = ("vocab.json", "sentencepiece.bpe.model", "tokenizer.json", "special_tokens_map.json")
 
 
-# ---- in
+# ---- import
 
 
 def read_m2m100(folder: Path) -> Imported:
-    """Read a folder of M2M-100 or NLLB as a run of Regard."""
+    """Read a folder of M2M-100 or NLLB as a Regard run."""
     read_table(folder / "config.json")
     if not any((folder / name).is_file() for name in VOCABULARIES[:3]):
         raise DataError(f"{folder / VOCABULARIES[1]}: missing, expected the vocabulary of M2M-100 or NLLB")
@@ -64,7 +64,7 @@ def read_m2m100(folder: Path) -> Imported:
 
 
 def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) -> Imported:
-    """Read a folder whose pieces are those of known tokenizers, and whose rows are those of a table."""
+    """Read a folder for known tokenizers, with its rows from a table."""
     path = folder / "config.json"
     config = read_table(path)
     sizes = stacks.read_sizes({"activation_function": "relu", **config}, "pre", path)
@@ -86,7 +86,7 @@ def read_rows(folder: Path, tokenizers: Tokenizers, table: Mapping[str, int]) ->
     tokenizer = {"kind": tokenizers.source.kind, "joint": True, "after": [special_pieces.SPECIAL[END]]}
     form = {"sines": "fairseq", "tied": "all", "start_as_end": copied, "fixed_bias": True}
     settings = stacks.describe(config, sizes, path, longest=1024, scaled=True, tokenizer=tokenizer, **form)
-    if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from behind the padding
+    if (first := table["<pad>"] + 1) != FIRST["fairseq"]:  # positions are counted from after the padding
         settings["model"]["first_position"] = first
     return Imported(settings, tokenizers, weights, (path, *read))
 
@@ -97,14 +97,14 @@ def open_m2m100(folder: Path, run: Run) -> Opened:
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
-    """Return their row of each id; START begins with </s>, where their <s> is a piece of its own."""
+    """Return the folder's row of each id; START has </s>'s row if their <s> is a piece of its own."""
     rows: list[int | None] = [table.get(tokenizer.names[i]) for i in range(tokenizer.size)]
     if (own := tokenizer.library.token_to_id(THEIR_START)) is not None:
         rows[START], rows[own] = table["</s>"], table["<s>"]
     return rows
 
 
-# ---- out
+# ---- export
 
 
 @torch.no_grad()
@@ -152,16 +152,16 @@ def write_m2m100(run: Run, folder: Path) -> None:
 
 
 def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path) -> None:
-    """Write the vocabulary of an M2M100Tokenizer or an NllbTokenizer; `names` are the pieces in the order of rows.
+    """Write the vocabulary of an M2M100Tokenizer or an NllbTokenizer; `names` are the pieces by row.
 
-    M2M-100's vocab.json has no languages, and NLLB has no vocab.json. A run that has the form of neither gets a
-    vocab.json with all pieces, as does a tokenizer that was trained here: neither of those cuts texts as it does.
+    M2M-100's vocab.json has no languages, and NLLB has no vocab.json. A run in neither form gets a vocab.json with all
+    pieces, as does a tokenizer that was trained with Regard: neither class tokenises as it does.
     """
     table = m2m100_table(tokenizers, names) or nllb_table(tokenizers, names)
     if table is None:
         stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names)})
         return
-    listed = "language_codes" in table  # NLLB's rows are those of its SentencePiece model, which words would move
+    listed = "language_codes" in table  # NLLB's rows follow its SentencePiece model, so added words would shift them
     if listed:
         count = names.index(LANGUAGE_CODES[table["language_codes"]][0])
         stacks.write_json(folder / "vocab.json", {name: row for row, name in enumerate(names[:count])})
@@ -170,7 +170,7 @@ def write_tokenizers(tokenizers: Tokenizers, names: Sequence[str], folder: Path)
 
 
 def m2m100_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the tokenizer_config.json of M2M-100: its languages stand in their order behind the pieces."""
+    """Return the tokenizer_config.json of M2M-100, whose languages follow the pieces in a fixed order."""
     for key, languages in LANGUAGE_CODES.items():
         first = names.index(languages[0]) if languages[0] in names else len(names)
         behind = first + len(languages)
@@ -186,7 +186,7 @@ def m2m100_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any]
 
 
 def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the tokenizer_config.json of NLLB: SentencePiece's pieces, languages, <mask>, and what was added."""
+    """Return the tokenizer_config.json of NLLB: SentencePiece's pieces, languages, <mask>, and added pieces."""
     tokenizer = tokenizers.source
     if tokenizer.sentencepiece is None:
         return None
@@ -201,7 +201,7 @@ def nllb_table(tokenizers: Tokenizers, names: Sequence[str]) -> dict[str, Any] |
 
 
 def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> dict[str, Any]:
-    """Describe the pieces behind all others, by their rows, as Transformers' tokenizers read them; words are text."""
+    """Describe the pieces after all others, by row, for Transformers' tokenizers; words are not special."""
     words = tokenizer.pieces(tokenizer.added.values())
     flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
     rows = {row: name for row, name in enumerate(names) if row >= first}
@@ -210,7 +210,7 @@ def describe_added(tokenizer: Tokenizer, names: Sequence[str], first: int) -> di
 
 
 def language_choice(tokenizers: Tokenizers) -> Mapping[str, str]:
-    """Return the languages that the run translates from and to, where it has chosen them."""
+    """Return the languages that the run translates from and to, if it has chosen them."""
     sides = {"src_lang": tokenizers.source, "tgt_lang": tokenizers.target}
     around = {key: side.pieces(side.before) for key, side in sides.items()}
     codes = {key: run_languages.split_piece(pieces[0])[1] for key, pieces in around.items() if len(pieces) == 1}

@@ -1,18 +1,18 @@
-"""Marian's models, OPUS-MT's above all, as Transformers stores them: in, and out again.
+"""Marian's models, above all OPUS-MT's, as Transformers stores them: import and export.
 
-A folder holds config.json, the weights, two SentencePiece models (source.spm, target.spm) and one vocab.json, or one a
-side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2020. What differs from Regard:
+A folder holds config.json, the weights, two SentencePiece models (source.spm, target.spm) and one vocab.json, or one
+for each side. Junczys-Dowmunt et al. 2018 (arXiv:1804.00344); Tiedemann and Thottingal 2020. Differences from Regard:
 
 - Decoding begins with <pad>, whose score stays in the softmax. It becomes Regard's START; Regard's own PAD is a new
-  piece that is never written. Most vocabularies have no <s>; where one has it (OPUS-MT's tc-big models), it stays a
-  piece of its own: decoder_start_token_id says what begins an output.
+  piece that is never an output. Most vocabularies have no <s>; if one does (OPUS-MT's tc-big models), it stays a piece
+  of its own: decoder_start_token_id names the piece that begins an output.
 - A source ends with </s> (tokenizer.after).
-- Norms stand after the residual, sines before cosines, and the last layer has a bias (final_logits_bias).
+- Layers are post-norm, sines come before cosines, and the output layer has a bias (final_logits_bias).
 
-Where there is a tokenizer.json and no vocab.json, the vocabulary is that file's, as far as the model's rows go. Where
-it numbers the pieces of the model, it stands for vocab.json. Where it is another tokenizer's (the one of opus-mt-ar-fr
-has 32,005 pieces for 64,505 rows), it cuts texts and numbers pieces all the same, as Transformers'
-PreTrainedTokenizerFast does with it, and a note says that it does not fit; rows without a piece get names of their own.
+If there is a tokenizer.json and no vocab.json, the vocabulary is that file's, as far as the model has rows. If it
+numbers the model's pieces, it replaces vocab.json. If it belongs to another model (that of opus-mt-ar-fr has 32,005
+pieces for 64,505 rows), it tokenises texts and numbers pieces nonetheless, as Transformers' PreTrainedTokenizerFast
+does, and a note says that it does not fit; rows without a piece get made-up names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,23 +54,23 @@ from regard.interop.numbering import (
 from regard.models import TransformerModel
 from regard.run import Run
 
-NEVER_SCORE = -1e3  # an output bias below it belongs to a piece that is never written
-FIXED = {  # keys of config.json that have one value here
+NEVER_SCORE = -1e3  # a lower output bias means that a piece is never an output
+FIXED = {  # keys of config.json with a single supported value
     "normalize_before": False,
     "add_final_layer_norm": False,
     "normalize_embedding": False,
     "static_position_embeddings": True,
 }
-GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # of generate, also in config.json
+GENERATION = ("bad_words_ids", "forced_eos_token_id", "max_length", "num_beams")  # for generation
 TOKENIZER = "tokenizer.json"
-NEVER_CUT = -1e6  # the score of a piece that no text is cut into
+NEVER_CUT = -1e6  # the score of a piece that tokenisation never uses
 
 
-# ---- in
+# ---- import
 
 
 def read_marian(folder: Path) -> Imported:
-    """Read a folder of Marian's as a run of Regard."""
+    """Read one of Marian's folders as a Regard run."""
     listed = not (folder / "vocab.json").is_file() and (folder / TOKENIZER).is_file()
     if listed and not numbers_the_model(folder):
         return read_foreign(folder)
@@ -82,7 +82,7 @@ def read_marian(folder: Path) -> Imported:
 
 
 def read_foreign(folder: Path) -> Imported:
-    """Read a folder whose tokenizer.json is not that of its model."""
+    """Read a folder whose tokenizer.json does not belong to its model."""
     tokenizers, rows, around, note = read_foreign_tokenizer(folder)
     imported = read_rows(folder, round_up(tokenizers, str(folder)), rows)
     tokenizer = {key: value for key, value in imported.table["tokenizer"].items() if key != "after"} | around
@@ -92,9 +92,9 @@ def read_foreign(folder: Path) -> Imported:
 
 
 def read_rows(folder: Path, tokenizers: Tokenizers, rows: Mapping[str, int] | None = None) -> Imported:
-    """Read a folder of Marian's whose pieces are those of known tokenizers; SentencePiece's files are not read.
+    """Read one of Marian's folders for known tokenizers, without its SentencePiece files.
 
-    Ids are the tokenizers', and vocab.json gives the row of each, unless `rows` does.
+    Ids are the tokenizers'; `rows`, or otherwise vocab.json, gives the row of each piece.
     """
     path = folder / "config.json"
     config = read_table(path)
@@ -133,7 +133,7 @@ def open_marian(folder: Path, run: Run) -> Opened:
 
 
 def check_config(config: Mapping[str, Any], path: Path) -> str:
-    """Refuse what Regard has no form for, by its key; return what is tied, in Regard's word."""
+    """Refuse unsupported settings by key; return which tables are tied, in Regard's terms."""
     for key, value in FIXED.items():
         if stacks.flag(config, key, value, path) != value:
             raise DataError(f"{path}: {key} is {str(not value).lower()}, expected {str(value).lower()}")
@@ -147,7 +147,7 @@ def check_config(config: Mapping[str, Any], path: Path) -> str:
 
 
 def check_special(config: Mapping[str, Any], table: Mapping[str, int], path: Path, file: str) -> None:
-    """Refuse special pieces whose numbers in config.json are not those of the vocabulary."""
+    """Refuse special pieces whose numbers in config.json differ from the vocabulary's."""
     start = "<pad>" if config.get("decoder_start_token_id") == table["<pad>"] else "<s>"
     for key, piece in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>"), ("decoder_start_token_id", start)):
         if config.get(key) != table.get(piece) or piece not in table:
@@ -157,7 +157,7 @@ def check_special(config: Mapping[str, Any], table: Mapping[str, int], path: Pat
 
 
 def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
-    """Return the row of Marian's that each id has; None for padding and other pieces that it does not have."""
+    """Return Marian's row of each id; None for padding and other pieces that Marian's folder lacks."""
     theirs = tokenizer.library.token_to_id(THEIR_START)
     names = ["<s>" if i == theirs else tokenizer.names[i] for i in range(tokenizer.size)]
     rows: list[int | None] = [table.get(name) for name in names]
@@ -166,15 +166,15 @@ def rows_of(tokenizer: Tokenizer, table: Mapping[str, int]) -> list[int | None]:
     return rows
 
 
-# ---- out
+# ---- export
 
 
 @torch.no_grad()
 def write_marian(run: Run, folder: Path) -> None:
     """Write a run as a folder that `MarianMTModel.from_pretrained` opens.
 
-    States are permuted where sine and cosine come in turn here. The vocabulary is vocab.json; a run whose PAD is never
-    written, as one that came from Marian, begins with <pad> as Marian does.
+    The width is permuted if sines and cosines alternate in the run. The vocabulary is vocab.json. If the run never
+    outputs PAD, as after an import from Marian, decoding begins with <pad>, as in Marian.
     """
     model = stacks.transformer_of(run, "marian")
     recorded = read_origin(run).get(tokenizer_checks.ROWS)
@@ -190,15 +190,15 @@ def write_marian(run: Run, folder: Path) -> None:
     generation = {key: table[key] for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     never = sorted({table["pad_token_id"], table["decoder_start_token_id"]})
     generation |= {"bad_words_ids": [[i] for i in never], "max_length": table["max_position_embeddings"]}
-    # A folder without such a file is read by what its config.json says.
+    # Without generation_config.json, Transformers reads these values from config.json.
     generation |= {key: table[key] for key in GENERATION if table.get(key) is not None}
     stacks.write_json(folder / "generation_config.json", {**generation, **origin_values(run, "generation")})
 
 
 def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path) -> None:
-    """Write what a MarianTokenizer needs beside vocab.json; `languages` are those of the run, such as en-de.
+    """Write the files that a MarianTokenizer needs besides vocab.json; `languages` are the run's, such as en-de.
 
-    A tokenizer that was trained here has another way to cut texts, which that one has no form for.
+    MarianTokenizer does not support a tokenizer that was trained with Regard; nothing is written for it.
     """
     if any(side.sentencepiece is None for side in (tokenizers.source, tokenizers.target)):
         return
@@ -214,7 +214,7 @@ def write_tokenizers(tokenizers: Tokenizers, languages: str | None, folder: Path
 def marian_tensors(
     model: TransformerModel, source: Sequence[int] | None = None, target: Sequence[int] | None = None
 ) -> dict[str, Tensor]:
-    """Return a model's weights as a MarianMTModel has them, its rows in the order of these ids or as they are."""
+    """Return a model's weights under MarianMTModel's names, with rows in the order of these ids or unchanged."""
     config = model.config
     expected = {"norm": ["post"], "positions": ["sinusoidal"], "sines": ["halves", "interleaved"]}
     stacks.check_exported(config, expected, "marian")
@@ -230,9 +230,9 @@ def marian_tensors(
 
 
 def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str, int] = {}) -> list[int]:
-    """Return the ids of Regard in the order of the rows: Marian's own where PAD is never written, else all.
+    """Return ids in the order of the exported rows: without PAD if it is never an output, otherwise all.
 
-    </s> and <unk> come first and <pad> last, unless the folder that the run was imported from had them elsewhere.
+    </s> and <unk> come first and <pad> last, unless they were elsewhere in the folder that the run was imported from.
     """
     ids = [i for i in range(tokenizer.size) if not special_pieces.is_filler(tokenizer.names[i])]
     if not model.config.output_bias or float(model.readout.bias[PAD]) > NEVER_SCORE:
@@ -246,7 +246,7 @@ def order_of(tokenizer: Tokenizer, model: TransformerModel, special: Mapping[str
 
 
 def pieces_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, int]:
-    """Return the row of every piece; START is called <pad> where there is no other."""
+    """Return the row of every piece; START is called <pad> if PAD is left out."""
     names = ["<pad>" if i == START and PAD not in order else tokenizer.names[i] for i in order]
     names = ["<s>" if name == THEIR_START else name for name in names]
     return {name: row for row, name in enumerate(names)}
@@ -284,7 +284,7 @@ def numbers_the_model(folder: Path) -> bool:
 def read_foreign_tokenizer(folder: Path) -> tuple[Tokenizers, dict[str, int], dict[str, list[str]], str]:
     """Read a tokenizer.json that does not number the rows of the model.
 
-    Return its tokenizers, the row of each name, what stands around texts, and a note for people.
+    Return its tokenizers, the row of each name, the pieces around texts, and a note for the user.
     """
     path = folder / "config.json"
     config, names, content = read_table(path), pieces_by_row(folder), read(folder / TOKENIZER)
@@ -337,7 +337,7 @@ def whole_row(config: Mapping[str, Any], key: str, size: int, path: Path) -> int
 
 
 def surroundings(content: Mapping[str, Any], names: list[str], own: Mapping[int, str]) -> dict[str, list[str]]:
-    """Return what a template puts before and after a text, under the names here."""
+    """Return the pieces that a template puts before and after a text, by their new names."""
     template = content.get("post_processor")
     single = (
         template.get("single") if isinstance(template, dict) and template.get("type") == "TemplateProcessing" else None

@@ -1,8 +1,7 @@
-"""The numbers of pieces in the folders of three families: Marian's (OPUS-MT), M2M-100's and NLLB's.
+"""Piece numbers in the folders of three families: Marian's (OPUS-MT), M2M-100's and NLLB's.
 
-Each function reads what a folder says of its vocabulary and returns the id that every piece has here: <pad>, <s>, </s>
-and <unk> are 0 to 3, all others follow in the order of the folder. The row of a weight matrix that belongs to a piece
-is found by its name.
+Each function reads a folder's vocabulary and returns Regard's id of every piece: <pad>, <s>, </s> and <unk> are 0 to 3,
+and all others follow in the folder's order. The row of a piece in the weight matrices is looked up by name.
 """
 
 import copy
@@ -27,30 +26,30 @@ from regard.errors import DataError
 from regard.interop.formats import read_table
 
 MODEL = "sentencepiece.bpe.model"  # of M2M-100 and NLLB
-THEIR_START = "<their-s>"  # what a folder's <s> is called here, where its outputs begin with another piece
-FILLED = 8  # rows behind M2M-100's languages that nothing is called by
+THEIR_START = "<their-s>"  # new name of a folder's <s>, if its outputs begin with another piece
+FILLED = 8  # unused rows after M2M-100's languages
 LANGUAGES = {
     family: codes.split()
     for family, codes in tomllib.loads(
         resources.files("regard.interop").joinpath("languages.toml").read_text(encoding="utf-8")
     ).items()
 }
-LANGUAGE_CODES = {  # the pieces of M2M-100's languages, by what its tokenizer_config.json calls the list
+LANGUAGE_CODES = {  # the pieces of M2M-100's languages, by the list's name in tokenizer_config.json
     name: [f"__{code}__" for code in LANGUAGES[name]] for name in ("m2m100", "wmt21")
 }
-DIGITS = 10  # of a row's number, fewer
-MADE_UP = "madeupword"  # begins the names of rows that nothing is called by
+DIGITS = 10  # a row's number has fewer digits
+MADE_UP = "madeupword"  # prefix of the names of unused rows
 
 
 def marian_files(folder: Path) -> tuple[str, str]:
-    """Return the names of the vocabularies of both sides, which may be one."""
+    """Return the names of the vocabulary files of both sides, which may be the same."""
     return "vocab.json", "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"
 
 
 def marian_rows(folder: Path, file: str = "vocab.json") -> dict[str, int]:
-    """Return the row of every piece in Marian's folder: what its vocab.json says, and pieces that were added later."""
-    size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # of config.json
-    if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # which then stands for it
+    """Return the row of every piece in one of Marian's folders: from its vocab.json, and added later."""
+    size_key = "vocab_size" if file == "vocab.json" else "decoder_vocab_size"  # in config.json
+    if not (folder / file).exists() and (folder / "tokenizer.json").exists():  # it replaces vocab.json
         return fill_up({piece: row for row, piece in enumerate(pieces_by_row(folder))}, 0, folder, size_key)
     rows = read_vocabulary(folder / file)
     rows = append_added(rows, folder) if file == "vocab.json" else rows
@@ -81,20 +80,20 @@ def pieces_by_row(folder: Path) -> list[str]:
 
 
 def marian_ids(folder: Path, file: str = "vocab.json") -> dict[str, int]:
-    """Return the ids of Marian's pieces, with START, which most of its folders have no <s> for.
+    """Return the ids of Marian's pieces, with START, although most of its folders have no <s>.
 
-    Where decoding begins with another piece, as in OPUS-MT's tc-big models, a folder's <s> is an ordinary piece.
+    If decoding begins with another piece, as in OPUS-MT's tc-big models, a folder's <s> is an ordinary piece.
     """
     rows = marian_rows(folder, file)
     own = marian_rows(folder, marian_files(folder)[1]).get("<s>")
     config = read_table(folder / "config.json", optional=True)
-    if own is None or config.get("decoder_start_token_id", own) != own:  # which says it, and not the vocabulary
+    if own is None or config.get("decoder_start_token_id", own) != own:  # config.json decides, not the vocabulary
         rows = {THEIR_START if piece == "<s>" else piece: row for piece, row in rows.items()}
     return renumber(rows, str(folder / file), optional=("<s>",))
 
 
 def marian_tokenizers(folder: Path) -> Tokenizers:
-    """Return the tokenizers of both sides: two segmentations, and one numbering unless there is a second vocabulary."""
+    """Return the tokenizers of both sides: two segmentations, and one numbering unless there are two vocabularies."""
     added, sides = added_texts(folder), []
     for name, file in zip(("source.spm", "target.spm"), marian_files(folder), strict=True):
         ids = marian_ids(folder, file)
@@ -107,17 +106,17 @@ def marian_tokenizers(folder: Path) -> Tokenizers:
 
 
 def special_rows(rows: Mapping[str, int]) -> dict[str, int]:
-    """Return the rows of </s>, <unk> and <pad>, where they are not the first two and the last, as in most folders."""
+    """Return the rows of </s>, <unk> and <pad> unless they are the first two and the last, as in most folders."""
     usual = {"</s>": 0, "<unk>": 1, "<pad>": len(rows) - 1}
     own = {piece: rows[piece] for piece in usual}
     return {} if own == usual else own
 
 
 def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
-    """Add pieces that stand for nothing, so that there is a multiple of eight of them.
+    """Add filler pieces until the number of pieces is a multiple of eight.
 
-    On a GPU a matrix whose number of rows is odd is multiplied at half the speed. No text spells such a piece, no
-    search writes it (its score is that of the padding), and no export has it.
+    On a GPU, products with a matrix that has an odd number of rows run at half the speed. No text contains a filler, no
+    search outputs it (its score is that of the padding), and no export has it.
     """
     sides = []
     for side in dict.fromkeys((tokenizers.source, tokenizers.target)):
@@ -127,17 +126,17 @@ def round_up(tokenizers: Tokenizers, place: str) -> Tokenizers:
 
 
 def add_pieces(tokenizer: Tokenizer, pieces: Iterable[str], place: str) -> Tokenizer:
-    """Add special pieces behind all others of a tokenizer."""
+    """Add special pieces after all others of a tokenizer."""
     content = copy.deepcopy(tokenizer.content)
     added = [special_pieces.describe(i, piece, special=True) for i, piece in enumerate(pieces, tokenizer.size)]
     return open_tokenizer({**content, "added_tokens": [*content.get("added_tokens", []), *added]}, place)
 
 
 def m2m100_rows(folder: Path) -> dict[str, int]:
-    """Return the row of every piece in the folder of M2M-100, which has a vocab.json, or of NLLB.
+    """Return the row of every piece in a folder of M2M-100, which has a vocab.json, or of NLLB.
 
-    M2M-100's languages follow those pieces, and what fills the matrix up. NLLB's tokenizer.json says the rows. Without
-    one, SentencePiece's pieces follow four special ones, as fairseq numbers them, and the languages and <mask> follow.
+    After M2M-100's pieces come its languages and filler rows. NLLB's rows are those of its tokenizer.json. Without one,
+    four special pieces come first, then SentencePiece's pieces, as fairseq numbers them, then the languages and <mask>.
     """
     listed, size = folder / "vocab.json", 0
     if listed.exists():
@@ -161,9 +160,9 @@ def m2m100_rows(folder: Path) -> dict[str, int]:
 
 
 def m2m100_tokenizers(folder: Path) -> Tokenizers:
-    """Return the tokenizer of both sides; languages (__de__, deu_Latn) are pieces of their own wherever they stand.
+    """Return the tokenizer of both sides; languages (__de__, deu_Latn) are matched as whole pieces anywhere in a text.
 
-    A folder of NLLB without SentencePiece's model is served by its tokenizer.json.
+    An NLLB folder without a SentencePiece model uses its tokenizer.json.
     """
     listed, own = folder / "vocab.json", folder / "tokenizer.json"
     if not listed.exists() and not (folder / MODEL).exists() and own.exists():
@@ -177,7 +176,7 @@ def m2m100_tokenizers(folder: Path) -> Tokenizers:
 def folder_languages(folder: Path) -> list[str]:
     """Return the languages of a folder in the order of their rows.
 
-    M2M-100 has a hundred, or the eight of WMT 2021; NLLB those that it names, or the 202 of NLLB-200.
+    M2M-100 has a hundred, or the eight of WMT 2021; NLLB has those that its settings list, or the 202 of NLLB-200.
     """
     settings = read_settings(folder)
     if (folder / "vocab.json").exists():
@@ -197,11 +196,11 @@ def export_rows(folder: Path) -> dict[str, int]:
     return read_vocabulary(folder / "vocab.json") if native else m2m100_rows(folder)
 
 
-# ---- what they share
+# ---- shared helpers
 
 
 def renumber(rows: Mapping[str, int], place: str, optional: Iterable[str] = ()) -> dict[str, int]:
-    """Number pieces anew: the special ones first, the others in the order of their rows."""
+    """Renumber pieces: the special ones first, the others in the order of their rows."""
     missing = next((piece for piece in special_pieces.SPECIAL if piece not in rows and piece not in optional), None)
     if missing is not None:
         raise DataError(
@@ -212,7 +211,7 @@ def renumber(rows: Mapping[str, int], place: str, optional: Iterable[str] = ()) 
 
 
 def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
-    """Add pieces behind all others."""
+    """Add pieces after all others."""
     rows = dict(rows)
     for piece in pieces:
         rows.setdefault(piece, len(rows))
@@ -220,7 +219,7 @@ def append(rows: Mapping[str, int], pieces: Iterable[str]) -> dict[str, int]:
 
 
 def added_rows(folder: Path) -> dict[str, int]:
-    """Return the rows that added_tokens.json and tokenizer_config.json name, in their order."""
+    """Return the rows given in added_tokens.json and tokenizer_config.json, in ascending order."""
     rows: dict[str, int] = {}
     for piece, number in read_table(folder / "added_tokens.json", optional=True).items():
         if type(number) is not int or not 0 <= number < 10**DIGITS or not piece:
@@ -238,7 +237,7 @@ def added_rows(folder: Path) -> dict[str, int]:
 
 
 def append_added(rows: Mapping[str, int], folder: Path) -> dict[str, int]:
-    """Add the pieces whose rows a folder names beside its vocabulary, where they stand behind all others."""
+    """Add the pieces whose rows other files of a folder give, if those rows come after all others."""
     rows = dict(rows)
     for piece, row in added_rows(folder).items():
         if piece in rows:
@@ -256,21 +255,21 @@ def append_added(rows: Mapping[str, int], folder: Path) -> dict[str, int]:
 
 
 def make_up(rows: Mapping[str, int], size: int) -> dict[str, int]:
-    """Name rows behind all others, up to a size."""
+    """Add names for unused rows after all others, up to a size."""
     first = sum(name.startswith(MADE_UP) for name in rows)
     return append(rows, [f"{MADE_UP}{first + i:04d}" for i in range(size - len(rows))])
 
 
 def added_texts(folder: Path) -> set[str]:
-    """Return the pieces that were added later and that texts are searched for, as Transformers does; not words."""
+    """Return the later additions that are matched in texts, as in Transformers; no words and no made-up names."""
     none = (*special_pieces.SPECIAL, "<mask>")
     return {piece for piece in added_rows(folder) if piece not in none and not piece.startswith((MARK, MADE_UP))}
 
 
 def fill_up(rows: Mapping[str, int], size: int, folder: Path, key: str = "vocab_size") -> dict[str, int]:
-    """Name the rows that stand behind all pieces, up to `size` or to the size that a key of config.json gives."""
+    """Name the rows after all pieces, up to the size in config.json under `key`, or else up to `size`."""
     said = read_table(folder / "config.json", optional=True).get(key)
-    # The matrix is what was trained: it may be larger than the vocabulary, never smaller.
+    # The matrix was trained with config.json's size, which may exceed the vocabulary's, but never be smaller.
     size = max(said, len(rows)) if type(said) is int and said <= len(rows) + MOST_FILLED else max(size, len(rows))
     return make_up(rows, size)
 
@@ -279,7 +278,7 @@ MOST_FILLED = 10_000
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what a folder says of its tokenizer."""
+    """Return a folder's tokenizer settings."""
     return {
         **read_table(folder / "special_tokens_map.json", optional=True),
         **read_table(folder / "tokenizer_config.json", optional=True),
@@ -287,7 +286,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """Read a vocabulary: the row of every piece, from 0 on without a gap."""
+    """Read a vocabulary: the row of every piece, from 0 without gaps."""
     rows = read_table(path)
     tokenizer_checks.check_ids(rows, str(path))
     return rows

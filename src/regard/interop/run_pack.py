@@ -1,7 +1,7 @@
-"""Pack a run into one file, to be shared: `regard.io.packs` says how it is read.
+"""Pack a run into one file to share: `regard.io.packs` describes how it is read.
 
-It holds one checkpoint without the optimiser, the tokenizer, the configuration, how alignments are read, and a card. Of
-the trainer's files it has the names, sizes and checksums, and no path. Equal runs give equal packs.
+It holds one checkpoint without the optimiser, the tokenizer, the configuration, the alignment settings, and a card. The
+card has the names, sizes and checksums of the training files, but no paths. Equal runs give equal packs.
 """
 
 import json
@@ -26,7 +26,7 @@ from regard.training import BASE, Checkpoints, checkpoint_files, read_checkpoint
 
 FILES = (unknown_words.FILE, run_languages.FILE, sentence_split.FILE)
 ALONGSIDE = ("tokenizer.json", *FILES, extraction.ALIGNMENT_FILE)
-DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a zip file can say
+DATE = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest date that a zip file can store
 
 
 def pack(
@@ -37,7 +37,7 @@ def pack(
     licence: str | None = None,
     scores: str | Path | None = None,
 ) -> Path:
-    """Write a run folder to one file, whole or not at all; `scores` is a file that `regard eval --json` wrote."""
+    """Write a run folder to one file, completely or not at all; `scores` is a file that `regard eval --json` wrote."""
     folder, out = Path(run), Path(out)
     require_run(folder)
     if packs.is_pack(folder):
@@ -48,7 +48,7 @@ def pack(
     path = Checkpoints(folder).find(checkpoint)
     parameters = sum(tensor.numel() for tensor in read_checkpoint(path, trainer=False).model.values())
     config, summary = read(folder / "config.toml"), summarise(folder).table()
-    # For those who get the pack: what the run is, what it learned from, how well it does, on what terms.
+    # For the pack's readers: what the run is, its training data, its scores, and its licence.
     card: dict[str, Any] = {"format": 1, "regard": regard.__version__, "task": summary["task"], "kind": summary["kind"]}
     card |= {"parameters": parameters, "checkpoint": path.name}
     card |= {key: summary[key] for key in ("step", *ON_CARD)} | {"licence": licence}
@@ -62,7 +62,7 @@ def pack(
         "config.toml": tomli_w.dumps(without_folders(config)).encode(),
         **{name: folder / name for name in ALONGSIDE if packs.is_file(folder / name)},
         "checkpoints/best.json": checkpoint_files.best_json(path),
-        **({BASE: folder / BASE} if "base" in read_manifest(path) else {}),  # what its adapters change
+        **({BASE: folder / BASE} if "base" in read_manifest(path) else {}),  # the base weights that its adapters change
         f"{inside}/manifest.json": path / "manifest.json",
         f"{inside}/model.safetensors": path / "model.safetensors",
     }
@@ -75,12 +75,12 @@ def pack(
 
 
 def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
-    """Write a zip file of members that are stored as they are, and the checksum that ends it."""
+    """Write a zip file of uncompressed members, ending with a checksum."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = 0o644 << 16
-            entry.create_system = 3  # the same on every system
+            entry.create_system = 3  # Unix, whatever the system, so that packs are equal
             archive.writestr(entry, content if isinstance(content, bytes) else content.read_bytes())
         archive.comment = packs.MARK + b"0" * packs.DIGITS
     file.flush()
@@ -93,7 +93,7 @@ def write_members(file: BinaryIO, members: Mapping[str, bytes | Path]) -> None:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Describe a file of data by its name, size and checksum; the name alone where it is gone or a folder."""
+    """Describe a data file by its name, size and checksum; by its name alone if it is missing or a folder."""
     try:
         return {"file": path.name, **hash_file(path)}
     except DataError:
@@ -112,7 +112,7 @@ def paths_in(value: Any) -> list[str]:
 
 
 def without_folders(value: Any) -> Any:
-    """Return a table with every absolute path in it cut to the name of the file."""
+    """Return a table with every absolute path reduced to the file's name."""
     if isinstance(value, str):
         return (PureWindowsPath(value) if "\\" in value else PurePosixPath(value)).name if is_path(value) else value
     if isinstance(value, Mapping):
@@ -121,5 +121,5 @@ def without_folders(value: Any) -> Any:
 
 
 def is_path(text: str) -> bool:
-    """Return whether a text is an absolute path, of this system or another."""
+    """Return whether a text is an absolute path on any operating system."""
     return PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute()

@@ -1,10 +1,10 @@
-"""Encoders and decoders as Transformers stores those of BART's family (Marian, M2M-100, NLLB), and as Regard has them.
+"""Encoders and decoders of BART's family (Marian, M2M-100, NLLB), mapped between Transformers' names and Regard's.
 
-Weights go one to one; queries, keys and values are three matrices there and one here. A vocabulary's rows are in
-another order, which a list says: for each id here the row there.
+Weights map one to one, except that Transformers has three matrices for queries, keys and values, and Regard one. The
+rows of a vocabulary are in another order, given by a list: for each of Regard's ids, the row in Transformers.
 """
 
-# v pieces here · r rows there · d width
+# v pieces in Regard · r rows in Transformers · d width
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,9 +22,9 @@ from regard.io import disk
 from regard.models import TransformerConfig, TransformerModel, model_config, read_weights
 from regard.run import Run
 
-EPSILON = 1e-5  # of layer norms, where a format says nothing of it
-NEVER = -1e4  # the output bias of a piece that is never written; in half precision -∞ less itself is no number
-NAMED = 5  # tensors of a list in a message
+EPSILON = 1e-5  # of layer norms, the formats' default
+NEVER = -1e4  # the output bias of a piece that is never an output; in half precision, -∞ minus itself is NaN
+NAMED = 5  # tensors listed in a message
 ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
     "swish": "silu",
     "silu": "silu",
@@ -44,7 +44,7 @@ FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin
 
 
 def read_sizes(config: Mapping[str, Any], norm: Literal["pre", "post"], path: Path) -> TransformerConfig:
-    """Read the sizes of a config.json; a DataError names the key of what cannot be had here."""
+    """Read the sizes in a config.json; raise a DataError that names an unsupported key."""
     for key in ("attention_heads", "ffn_dim"):
         one, other = (whole(config, f"{side}_{key}", model_config.WIDEST, path) for side in ("encoder", "decoder"))
         if one != other:
@@ -78,10 +78,10 @@ def describe(
     tokenizer: Mapping[str, Any],
     **form: Any,
 ) -> dict[str, Any]:
-    """Return the configuration of the run for a config.json with these sizes.
+    """Return the run's configuration for a config.json with these sizes.
 
-    `form` are keys of the model that its family settles, `longest` and `scaled` what holds where the file says nothing
-    of positions and of the scale of embeddings.
+    `form` has the model keys that the family determines; `longest` and `scaled` are the defaults for the number of
+    positions and the scaling of embeddings.
     """
     longest = whole(
         {"max_position_embeddings": longest, **config}, "max_position_embeddings", model_config.MAX_POSITIONS, path
@@ -96,7 +96,7 @@ def describe(
 
 
 def config_of(run: Run, config: TransformerConfig, architecture: str, model_type: str) -> dict[str, Any]:
-    """Return what the config.json of every family says of a run."""
+    """Return the entries of a run's config.json that all families share."""
     table: dict[str, Any] = {"architectures": [architecture], "model_type": model_type, "is_encoder_decoder": True}
     table |= {"d_model": config.size, "num_hidden_layers": config.layers}
     for side, layers in depths(config):
@@ -113,7 +113,7 @@ def config_of(run: Run, config: TransformerConfig, architecture: str, model_type
 
 
 def whole(config: Mapping[str, Any], key: str, most: int, path: Path) -> int:
-    """Return a whole number of a config.json, from 1 to `most`."""
+    """Return an integer of a config.json, from 1 to `most`."""
     value = config.get(key)
     if type(value) is not int or not 1 <= value <= most:
         raise DataError(f"{path}: {key} is {show_value(value)}, expected a whole number from 1 to {most:,}")
@@ -121,7 +121,7 @@ def whole(config: Mapping[str, Any], key: str, most: int, path: Path) -> int:
 
 
 def flag(config: Mapping[str, Any], key: str, default: bool, path: Path) -> bool:
-    """Return a truth value of a config.json."""
+    """Return a Boolean of a config.json."""
     value = config.get(key, default)
     if value is None:
         return default
@@ -131,7 +131,7 @@ def flag(config: Mapping[str, Any], key: str, default: bool, path: Path) -> bool
 
 
 def share(config: Mapping[str, Any], key: str, path: Path) -> float:
-    """Return a share of a config.json, such as dropout."""
+    """Return a fraction of a config.json, such as dropout."""
     value = config.get(key, 0.0)
     if type(value) not in (int, float) or not 0 <= value < 1:
         raise DataError(f"{path}: {key} is {show_value(value)}, expected a number from 0 to below 1")
@@ -142,12 +142,12 @@ def share(config: Mapping[str, Any], key: str, path: Path) -> float:
 
 
 def depths(config: TransformerConfig) -> tuple[tuple[str, int], tuple[str, int]]:
-    """Return both sides with the number of their layers."""
+    """Return both sides with their numbers of layers."""
     return ("encoder", config.layers), ("decoder", config.decoder_layers or config.layers)
 
 
 def block_names(config: TransformerConfig) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
-    """Yield every weight of the blocks: its name here, its names there, and the shape of each of those."""
+    """Yield Regard's name of every block weight, its names in Transformers, and the shape of each of those."""
     d, h = config.size, config.hidden
     for side, layers in depths(config):
         for layer in range(layers):
@@ -173,7 +173,7 @@ def block_names(config: TransformerConfig) -> Iterator[tuple[str, tuple[str, ...
 
 
 def collect_blocks(tensors: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-    """Return the weights of the blocks by their names here."""
+    """Return the weights of the blocks by their names in Regard."""
     return {
         own: torch.cat([tensors[name].float() for name in theirs]) if len(theirs) > 1 else tensors[theirs[0]].float()
         for own, theirs, _ in block_names(config)
@@ -181,7 +181,7 @@ def collect_blocks(tensors: Mapping[str, Tensor], config: TransformerConfig) -> 
 
 
 def spread_blocks(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-    """Return the weights of the blocks by their names there."""
+    """Return the weights of the blocks by their names in Transformers."""
     tensors: dict[str, Tensor] = {}
     for own, theirs, _ in block_names(config):
         parts = weights[own].detach().cpu().float().chunk(len(theirs))
@@ -190,9 +190,9 @@ def spread_blocks(weights: Mapping[str, Tensor], config: TransformerConfig) -> d
 
 
 def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-    """Return the tensors of a model whose states are permuted: number i of a state is what number order[i] was.
+    """Return a model's tensors with its hidden states permuted: element i becomes the old element order[i].
 
-    What reads a state has its columns permuted, what writes one its rows; the rest, inside a layer, stays.
+    Permute the columns of matrices that read a state, and the rows of those that write one; leave layers as they are.
     """
     permuted = {}
     for name, tensor in tensors.items():
@@ -209,7 +209,7 @@ def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Te
 
 
 def move_rows(tensor: Tensor, rows: Sequence[int | None]) -> Tensor:
-    """Return the rows in another order; one that comes from nowhere is zeros."""
+    """Return the rows in another order; a row without an origin is zero."""
     index = torch.tensor([-1 if row is None else row for row in rows])
     moved = tensor.float()[index.clamp(min=0)]
     moved[index < 0] = 0
@@ -220,7 +220,7 @@ def move_rows(tensor: Tensor, rows: Sequence[int | None]) -> Tensor:
 
 
 def table_names(tied: str) -> dict[str, str]:
-    """Return the names here and there of the tables that have a row for each piece."""
+    """Return the names, in Regard and in Transformers, of the tables with a row for each piece."""
     if tied == "all":
         return {"source.tokens.weight": SHARED}
     names = {"source.tokens.weight": EMBEDDINGS[0], "target.tokens.weight": EMBEDDINGS[1]}
@@ -228,7 +228,7 @@ def table_names(tied: str) -> dict[str, str]:
 
 
 def side_of(own: str) -> int:
-    """Return whose pieces a table has a row for: 0 for the source's, 1 for the target's."""
+    """Return the side whose pieces a table has rows for: 0 for the source's, 1 for the target's."""
     return int(not own.startswith("source."))
 
 
@@ -242,10 +242,10 @@ def read_model(
     sines: Literal["halves", "fairseq"],
     biased: bool,
 ) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
-    """Return the weights of a folder by their names here, and the files that they were read from.
+    """Return the weights of a folder by their names in Regard, and the files that they were read from.
 
-    `counts` are the rows of each side's vocabulary, `rows` the row there of each id here: a piece without one is never
-    written. Positions are computed here, whatever is stored of them.
+    `counts` are the sizes of both sides' vocabularies; `rows` maps each of Regard's ids to a row there, and a piece
+    without one is never an output. Positions are computed, not read.
     """
     tensors, files = read_tensors(folder)
     for side in ("encoder", "decoder"):
@@ -273,7 +273,7 @@ def read_model(
 
 
 def tensors_of(model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Return the weights of a model by their names there; `order` are the ids of each side in the order of its rows."""
+    """Return a model's weights by their names in Transformers; `order` has each side's ids in the order of rows."""
     weights = {name: tensor.cpu().float() for name, tensor in model.state_dict().items()}
     tables = table_names(model.config.tied)
     return spread_blocks(weights, model.config) | {
@@ -282,7 +282,7 @@ def tensors_of(model: TransformerModel, order: Sequence[Sequence[int]]) -> dict[
 
 
 def transformer_of(run: Run, format: str) -> TransformerModel:
-    """Return the model of a run that is written; refuse one of another kind."""
+    """Return the model of a run to export; refuse other kinds of models."""
     if not isinstance(run.model, TransformerModel):
         raise ArgumentError(
             f"{run.folder}: a model of kind {run.settings.kind} given, but {format} has only transformer"
@@ -299,7 +299,7 @@ def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
-    """Read the weights of a folder, safetensors before pickled ones, which may hold no code; and the files' names."""
+    """Read a folder's weights, preferring safetensors to pickles, which may hold no code; also return the files."""
     found = next((folder / name for name in FILES if (folder / name).is_file()), None)
     if found is None:
         raise DataError(f"{folder}: no weights in it, expected model.safetensors or pytorch_model.bin")
@@ -317,7 +317,7 @@ def read_tensors(folder: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Refuse weights that are not those of the configuration, and name at most five of them."""
+    """Refuse weights that differ from the configuration, naming up to five of them."""
     if missing := [name for name in shapes if name not in tensors]:
         raise DataError(f"{path}: {listing(missing)} missing, which config.json asks for")
     if unknown := [name for name in tensors if name not in shapes]:
@@ -329,19 +329,19 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
 
 
 def check_rows(rows: Sequence[int | None], count: int, path: Path) -> None:
-    """Refuse a vocabulary of which a row belongs to no piece: its score would be missing."""
+    """Refuse a vocabulary in which a row has no piece: its score would be missing."""
     if left := sorted(set(range(count)) - set(rows)):
         raise DataError(f"{path}: {len(left):,} of {count:,} pieces not known here, the first in row {left[0]}")
 
 
 def listing(names: Sequence[str]) -> str:
-    """List names of tensors, the first few."""
+    """List names of tensors, up to `NAMED`."""
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f"tensor{'s' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"
 
 
 def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[Any]], format: str) -> None:
-    """Refuse a model that the format has no form for, by its first key that differs."""
+    """Refuse a model that the format does not support, by the first key that differs."""
     usual: dict[str, Sequence[Any]] = {"join": ["add"], "score": ["dot"], "scaled": [True], "split": ["projection"]}
     usual |= {
         "mixing": ["attention"],
@@ -360,5 +360,5 @@ def check_exported(config: TransformerConfig, expected: Mapping[str, Sequence[An
 
 
 def write_json(path: Path, table: Mapping[str, Any]) -> None:
-    """Write a table as JSON that people can read."""
+    """Write a table as indented JSON."""
     disk.write_whole(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")

@@ -1,9 +1,9 @@
-"""Operations under the attention module: plain references, fast versions, and the one table of who serves what.
+"""Operations below the attention module: reference implementations, fast versions, and the table that chooses.
 
-The table: `table`, its rows for attention in `backends`, `describe`, `use_backend`. Spans, resolved:
-`SpanLimits`, `Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, one step,
-additive in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, and half precision.
-Recurrent layers.
+Choice: `table`, its rows for attention in `backends`, `describe`, `use_backend`. Resolved spans: `SpanLimits`,
+`Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, decoding steps, additive
+scores in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, mixed precision. Recurrent
+layers.
 """
 
 from typing import TYPE_CHECKING

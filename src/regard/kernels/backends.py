@@ -1,9 +1,9 @@
-"""The one table of who serves an attention call.
+"""The table of backends for attention calls.
 
-`describe` puts a call into plain data: every field of `Call` and of `SpanLimits` that changes what is computed is a
-feature or a size. Each `Backend` lists what it serves, and refuses what it does not list (see `kernels/table.py`).
-`use_backend` forces one, and one that cannot serve is an error, never a silent fallback. `dense`, the specification,
-serves everything. Nothing here knows the classes of `regard.attention`.
+`describe` turns a call into plain data: every field of `Call` and of `SpanLimits` that changes the result is a feature
+or a size. Each `Backend` lists what it supports, and refuses everything else (see `kernels/table.py`). `use_backend`
+forces one; if it cannot serve a call, that is an error, never a silent fallback. `dense`, the specification, serves
+everything. This module does not depend on the classes of `regard.attention`.
 """
 
 import math
@@ -46,12 +46,12 @@ BESIDE_PACKED = "a span beside Packed that is not Causal()"
 
 CAUSALITY = frozenset({CAUSAL, CAUSAL_FROM, CAUSAL_ROWS})
 ONE_WINDOW = frozenset({WINDOW, WINDOW_FROM, WINDOW_ROWS, CENTRES})
-MASKED = frozenset({LENGTHS, MASK, WINDOWS}) | CAUSALITY | ONE_WINDOW  # what `SpanLimits.mask` says of a span
-BIASED = frozenset({BIAS, ALIBI, ALIBI_FROM, ALIBI_ROWS, ALIBIS})  # what `SpanLimits.bias` says
+MASKED = frozenset({LENGTHS, MASK, WINDOWS}) | CAUSALITY | ONE_WINDOW  # features that `SpanLimits.mask` computes
+BIASED = frozenset({BIAS, ALIBI, ALIBI_FROM, ALIBI_ROWS, ALIBIS})  # features that `SpanLimits.bias` computes
 
 
 def describe(call: Call) -> Request:
-    """Put a call into plain data, for the table."""
+    """Describe a call as plain data, for the table."""
     limits, window, layout = call.limits, call.limits.window, call.limits.layout
     features = [SCORES.get(call.score, OTHER_SCORES), WEIGHTS.get(call.weighting, OTHER_WEIGHTS)]
     if call.temperature != 1.0:
@@ -80,7 +80,7 @@ def describe(call: Call) -> Request:
         )
         if any(one.sigma is not None for one in limits.all_windows):
             features.append(GAUSSIAN)
-    # len, not bool: torch 2.11 cannot trace the bool of a tuple
+    # torch 2.11 cannot trace the bool of a tuple, hence len
     if len(limits.windows) > 0:
         features.append(WINDOWS)
     if len(limits.slopes) > 0:
@@ -116,22 +116,22 @@ def describe(call: Call) -> Request:
 
 
 def start_features(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
-    """The features of something that counts from a start: 0, another number, or one per row."""
+    """Return the features of a start: 0, another number, or one per row."""
     if isinstance(start, Tensor):
         return plainly, rows
     return (plainly, number) if start else (plainly,)
 
 
-# ---- conditions that join several features or sizes
+# ---- conditions on several features or sizes
 
-# The largest sizes of the kernels in `triton/`, which is loaded when a kernel is first asked for.
+# The largest sizes of the kernels in `triton/`, whose files load on first use.
 DECODE_STEP, DECODE_STEP_WIDTH = 16, 256
 FEW_ADDITIVE = 16
 PREDICTED_RADIUS = 126  # the window of a query must fit one program
 ONE_TILE, ONE_TILE_WIDTH = 128, 128
 VARLEN_WIDTH = 256
 FLEX_WIDTHS = (16, 32, 64, 128, 256)
-GRID = 65_535  # rows that one launch can have
+GRID = 65_535  # rows in one launch
 
 EQUAL_WIDTHS = Condition(
     lambda request: request.sizes["width"] == request.sizes["value width"], "it serves values of the keys' width"
@@ -149,7 +149,7 @@ FLEX_DOUBLE = Condition(
 FLEX_BACKWARD = Condition(
     lambda request: request.device != "cpu" or GRADIENT not in request.features, "it has no backward pass on a CPU"
 )
-FLEX_TILES = Condition(  # on a GPU it asks for these widths
+FLEX_TILES = Condition(  # its GPU kernel needs these widths
     lambda request: (
         request.device == "cpu"
         or (request.sizes["width"] in FLEX_WIDTHS and request.sizes["value width"] in FLEX_WIDTHS)
@@ -160,7 +160,7 @@ TRITON_SCORES = Condition(
     lambda request: ADDITIVE in request.features or CENTRES in request.features,
     "it serves additive scores, and bilinear scores around predicted centres only",
 )
-PREDICTED_WINDOW = Condition(  # where the kernel of predicted centres would be the one, it takes the rest of the call
+PREDICTED_WINDOW = Condition(  # the kernel for predicted centres must also support the rest of the call
     lambda request: (
         MASK not in request.features and request.sizes["radius"] <= PREDICTED_RADIUS
         if CENTRES in request.features
@@ -171,18 +171,16 @@ PREDICTED_WINDOW = Condition(  # where the kernel of predicted centres would be 
 )
 NOT_PREDICTED = Condition(lambda request: CENTRES not in request.features, "it serves no predicted centres")
 
-# ---- where a backend wins over those behind it in the table
+# ---- when a backend is faster than those after it in the table
 
 ADDITIVE_TILE = 64
 FEW, FEW_KEYS = 16, 512
-SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
-LARGE = 1 << 20  # numbers of [b n m h] from which chunks, which recompute them, are worth their overhead
+SPARSE = 16  # how much padding the kernel may compute and still be faster than the plain expression
+LARGE = 1 << 20  # elements of [b n m h] above which chunks, which are recomputed, are worth their overhead
 
 
 def triton_wins(request: Request) -> bool:
-    """Return whether tiles of 64 by 64 would not be mostly padding; a few queries without gradients have a
-    kernel of their own.
-    """
+    """Return whether tiles of 64 by 64 have little padding; a few queries without gradients use another kernel."""
     if CENTRES in request.features:
         return True
     tile, queries, keys = ADDITIVE_TILE, request.sizes["queries"], request.sizes["keys"]
@@ -191,9 +189,9 @@ def triton_wins(request: Request) -> bool:
 
 
 def window_wins(request: Request) -> bool:
-    """Return whether touching only the window pays, as measured on two cores of a CPU.
+    """Return whether reading only the window is faster, as measured on two cores of a CPU.
 
-    Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
+    For a bilinear score, many queries compete with a fused kernel, and share slices that are wider than a window.
     """
     sizes, tile = request.sizes, window.TILE
     width = 2 * sizes["radius"] + 1
@@ -202,11 +200,11 @@ def window_wins(request: Request) -> bool:
     return 2 * width <= sizes["keys"]
 
 
-# ---- how a backend is called
+# ---- backends as functions
 
 
 def triton_kernel(name: str) -> Callable[[Call], Tensor]:
-    """Return the `attend` of a file in `triton/`, loaded at the first call: Triton need not be there.
+    """Return the `attend` of a file in `triton/`, loaded on the first call, so that Triton is optional.
 
     It runs on the device of its tensors: Triton launches on the current one, which may be another GPU.
     """
@@ -225,7 +223,7 @@ def triton_kernel(name: str) -> Callable[[Call], Tensor]:
 
 @dataclass(frozen=True, kw_only=True)
 class Backend(Row):
-    """A way to serve attention calls."""
+    """A row of the table, with the function that computes an attention call."""
 
     attend: Callable[[Call], Tensor]
 
@@ -240,7 +238,7 @@ FEW_QUERIES_ADDITIVE = Backend(
     conditions=(NEEDS_TRITON,),
 )
 
-# One name, two kernels: that of predicted centres stands last and refuses for both.
+# One name, two kernels: the kernel for predicted centres is last, so that its refusal is reported for both.
 TRITON = Backend(
     name="triton",
     attend=triton_kernel("window"),
@@ -254,8 +252,8 @@ TRITON = Backend(
     wins=triton_wins,
 )
 
-# Sizes at which an answer of the table may change where scores are bilinear and there is no window; all else asks for
-# sizes as they are. `tests/kernels/test_backends.py` compares what is remembered with the table.
+# Sizes at which the choice may change, for bilinear scores without a window; other requests use exact sizes.
+# `tests/kernels/test_backends.py` compares the cache with the table.
 STEPS = {
     "rows": (),
     "queries": tuple(sorted({1, FEW, DECODE_STEP, 64, ONE_TILE})),
@@ -281,7 +279,7 @@ BACKENDS = Table(
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, DROPOUT, GRADIENT, LENGTHS, CAUSAL, PACKED, PACKED_KEYS}),
         most={"queries": ONE_TILE, "keys": ONE_TILE, "width": ONE_TILE_WIDTH},
         conditions=(EQUAL_WIDTHS, NEEDS_TRITON),
-        # As measured on an H200: of plain rows of 128 keys, cuDNN's forward is faster by a sixth, its backward slower.
+        # Measured on an H200: for unpadded rows of 128 keys, cuDNN's forward is a sixth faster, its backward slower.
         wins=lambda request: (
             not {GRADIENT, PACKED, LENGTHS}.isdisjoint(request.features)
             or max(request.sizes["queries"], request.sizes["keys"]) <= 64
@@ -303,7 +301,7 @@ BACKENDS = Table(
         features=frozenset({BILINEAR, SOFTMAX, TEMPERATURE, GRADIENT, LENGTHS, CAUSAL, CAUSAL_FROM})
         | {WINDOW, WINDOW_FROM, ALIBI, ALIBI_FROM},
         conditions=(FLEX_DOUBLE, FLEX_BACKWARD, FLEX_TILES),
-        # On a GPU it pays where blocks of keys can be skipped, or a bias need not be written.
+        # On a GPU it is faster if it can skip blocks of keys or avoid writing a bias.
         wins=lambda request: request.device == "cuda" and (WINDOW in request.features or ALIBI in request.features),
     ),
     replace(TRITON, attend=triton_kernel("additive"), conditions=(*TRITON.conditions, NOT_PREDICTED)),
@@ -349,14 +347,14 @@ BACKENDS = Table(
 )
 NAMES = tuple(dict.fromkeys(backend.name for backend in BACKENDS))
 ALIASES = {"step": "decode-step", "short": "one-tile", "few": "few-queries", "few-additive": "few-queries-additive"}
-NATIVE = ("one-tile", "varlen")  # those that serve Packed sequences as they lie
+NATIVE = ("one-tile", "varlen")  # backends that take Packed sequences without padding
 
 choose, plan = BACKENDS.choose, BACKENDS.plan
 
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Force one backend for every call in this thread, inside the block; raise where it cannot serve."""
+    """Force one backend for every call in this thread, inside the block; a call that it cannot serve raises."""
     name = ALIASES.get(name, name)
     if name not in NAMES:
         raise ArgumentError(f"use_backend: {name!r} is not a backend; choose one of {', '.join(NAMES)}")
@@ -369,10 +367,10 @@ def use_backend(name: str) -> Iterator[None]:
 
 
 def forced_backend() -> str | None:
-    """The name of the backend that `use_backend` forces in this thread."""
+    """Return the name of the backend that `use_backend` forces in this thread, or None."""
     return BACKENDS.forced.name
 
 
 def packed_natively(request: Request) -> bool:
-    """Return whether a Packed call is served as it lies; otherwise it is padded first and asked for again."""
+    """Return whether a backend takes this Packed call without padding; otherwise it is padded and described again."""
     return forced_backend() in (None, *NATIVE) and choose(request).name in NATIVE

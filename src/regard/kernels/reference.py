@@ -1,26 +1,26 @@
-r"""The specifications: attention, operations and recurrences, each as its definition says.
+r"""The specifications: attention, operations and recurrences, each written as its definition.
 
-Everything faster must agree with this file.
+Every faster implementation must agree with this file.
 
-Dropout, and the residual with its norm, are given which numbers are kept: x ∘ keep / P(keep). The loss is that of
+Dropout, and the residual with its norm, take the mask of the kept elements: x ∘ keep / P(keep). The loss is that of
 Szegedy et al. 2016, section 7:
 
-$\ell_t = (1 - \varepsilon) \cdot -\log p_t(y_t) + \varepsilon \cdot \frac{1}{v} \sum_k -\log p_t(k)$: as torch's own
-`label_smoothing`, the mass ε is spread over all v classes, the right one included.
+$\ell_t = (1 - \varepsilon) \cdot -\log p_t(y_t) + \varepsilon \cdot \frac{1}{v} \sum_k -\log p_t(k)$: like torch's
+`label_smoothing`, it spreads the mass ε over all v classes, including the correct one.
 
 The LSTMN's recurrence, Cheng et al. 2016 (arXiv:1601.06733):
-$a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t, the same weights read the hidden and
-the memory tape, and an LSTM goes on from what was read; deep fusion reads a source's two tapes in the same way.
+$a_i = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t; the same weights read the hidden and
+the memory tape, and an LSTM step continues from the result; deep fusion reads a source's two tapes in the same way.
 
 RNNsearch's, Bahdanau et al. 2015 (arXiv:1409.0473), appendix A: $e_{ij} = v^\top \tanh(W s_{i-1} + k_j)$,
 $a_i = \mathrm{softmax}(e_i)$, $c_i = \sum_j a_{ij} h_j$, $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, with torch's GRU or LSTM
 as f.
 
-A layer, one position after the other, from both ends:
+A layer, position by position, in one or both directions:
 
 - LSTM (Hochreiter and Schmidhuber 1997): $i, f, o = \sigma(x + U h)$, $g = \tanh(x + U h)$, $c' = f c + i g$,
   $h' = o \tanh c'$.
-- GRU (Cho et al. 2014, arXiv:1406.1078, but with the reset behind the product, as cuDNN has it):
+- GRU (Cho et al. 2014, arXiv:1406.1078, but with the reset gate after the product, as in cuDNN):
   $r, z = \sigma(x + U h + b)$, $\tilde h = \tanh(x + r (U h + b))$, $h' = z h + (1 - z) \tilde h$.
 """
 
@@ -66,11 +66,11 @@ class Call:
     limits: SpanLimits
     compare: Callable[[Tensor, Tensor], Tensor]  # scores [*b n m] of query and keys
     weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
-    score: str = "other"  # what `compare` is, where kernels may compute it themselves: "bilinear" or "additive"
-    weighting: str = "other"  # what `weigh` is: "softmax" where kernels may
+    score: str = "other"  # the kind of `compare`: "bilinear" or "additive" if kernels may compute it themselves
+    weighting: str = "other"  # the kind of `weigh`: "softmax" if kernels may compute it themselves
     scale: float = 1.0  # bilinear scores are scale · q·k
     vector: Tensor | None = None  # additive scores are vector · tanh(q + k); [h] or [heads h]
-    temperature: float = 1.0  # of a softmax that kernels know
+    temperature: float = 1.0  # of a softmax
     dropout: float = 0.0
 
     @property
@@ -82,14 +82,15 @@ class Call:
 def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1.0) -> Tensor:
     """Compute the softmax of e / T over the keys that the mask allows; a query with none gets zeros, finite gradients.
 
-    Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
+    Half precision is converted to float32: a score of 1e4 is coarse in bfloat16, and so is the sum of many small
+    weights.
     """
     dtype, scores = scores.dtype, widen(scores)
     if temperature != 1.0:
         scores = scores / temperature
     if mask is None:
         return torch.softmax(scores, dim=-1).to(dtype)
-    # The lowest finite number, not -inf: a row without keys is then uniform, not NaN, and is zeroed below.
+    # The lowest finite number instead of -inf: a row without keys is then uniform, not NaN, and is zeroed below.
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights.masked_fill(~mask, 0.0).to(dtype)
 
@@ -97,8 +98,8 @@ def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1
 def attend(call: Call) -> Tensor:
     """Compute Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting.
 
-    Softmax divides e by its temperature, the bias included. Scores, weights and the sum are in float32 where the
-    inputs are in half precision; the context is rounded once.
+    A softmax divides e, including the bias, by its temperature. For half-precision inputs, scores, weights and the sum
+    are in float32; the context is rounded once.
     """
     scores = call.compare(call.query, call.keys)
     return sum_values(scores, call)
@@ -116,13 +117,13 @@ def sum_values(scores: Tensor, call: Call) -> Tensor:
 
 
 def add_bias(scores: Tensor, limits: SpanLimits) -> Tensor:
-    """Add all biases of the spans to the scores, in float32 or wider, as a weighting takes them."""
+    """Add all biases of the spans to the scores, in float32 or wider, as weightings expect."""
     bias, scores = limits.bias(), widen(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)
 
 
 def bilinear_scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
-    """Compute scale · q·k: [*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
+    """Compute scale · q·k: [*b n d] and [*b m d] -> [*b n m], in float32 for half-precision inputs."""
     query = query if query.element_size() >= 4 else query.float()
     query = query if scale == 1.0 else query * scale
     if keys.element_size() >= 4 and not torch.is_autocast_enabled(keys.device.type):
@@ -133,7 +134,7 @@ def bilinear_scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) ->
 def additive_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """Compute v·tanh(q + k): [*b n h], [*b m h] and [h] or [heads h] -> [*b n m].
 
-    In float32 where the inputs are in half precision. The [*b n m h] between is held in memory.
+    Half-precision inputs are converted to float32. The intermediate [*b n m h] is held in memory.
     """
     hidden = torch.tanh(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
     vector = vector.to(hidden.dtype)
@@ -151,7 +152,7 @@ def row_sums(x: Tensor, ids: Tensor, count: int, factor: float = 1.0) -> Tensor:
 
 
 def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
-    """Set some numbers of x to zero and scale the others, so that the expectation stays the same."""
+    """Set elements of x to zero and scale the others, so that the expectation stays the same."""
     return torch.where(keep, x / keep_probability, 0.0)
 
 
@@ -165,7 +166,7 @@ def residual(
     norm_bias: Tensor | None,
     eps: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute the sum [t d] in x's dtype, and its norm (Ba et al. 2016, arXiv:1607.06450) where that has a weight."""
+    """Compute the sum [t d] in x's dtype, and its layer norm (Ba et al. 2016, arXiv:1607.06450) if it has a weight."""
     y = y if bias is None else y + bias
     y = y if keep is None else dropout(y, keep, keep_probability)
     together = (x + y).to(x.dtype)
@@ -178,10 +179,10 @@ def residual(
 def top_tokens(
     scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find top tokens from [r v], k, forbidden tokens, END's number, [r] whether END is too early, [r] a token or -1.
+    """Find the top tokens from [r v], k, forbidden tokens, END's id, [r] whether END is too early, [r] a token or -1.
 
-    -> the scores of the best tokens in order [r k], the tokens [r k], and log Σ exp of all scores [r]. A row that is
-    forced has one token, whatever is forbidden otherwise. Where fewer than k may come, the rest is -∞.
+    -> the scores of the best tokens in order [r k], the tokens [r k], and log Σ exp of all scores [r]. A row with a
+    forced token allows only that token, even if it is forbidden. If fewer than k tokens are allowed, the rest score -∞.
     """
     wide = scores if scores.dtype == torch.float64 else scores.float()
     token = torch.arange(scores.shape[-1], device=scores.device)
@@ -200,9 +201,9 @@ IGNORED = -100
 def projection_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Sum smoothed losses, and plain ones, which carry no gradient: [t d], [v d], [v], [t] -> two numbers.
+    """Sum smoothed losses, and plain losses, which carry no gradient: [t d], [v d], [v], [t] -> two numbers.
 
-    Targets below zero count nothing.
+    Targets below zero are ignored.
     """
     targets = targets.where(targets >= 0, IGNORED)
     logits = F.linear(hidden, weight, bias)
@@ -217,7 +218,7 @@ def projection_loss(
 
 @dataclass(frozen=True, eq=False)
 class ScoreWeights:
-    """The parameters of an additive score apart from those for x_t: for the last summary, for an entry, and v."""
+    """The parameters of an additive score except W_x: for the last summary, for a tape entry, the bias, and v."""
 
     summary: Float[Tensor, "h d"]
     entry: Float[Tensor, "h d"]
@@ -232,7 +233,7 @@ def run_tapes(
     word_queries: Float[Tensor, "n b h"] | None = None,
     score: ScoreWeights | None = None,
 ) -> Float[Tensor, "n b dd"]:
-    """Compute the tapes [h_t; c_t] of n steps. Without a `score` a step reads the entry before it."""
+    """Compute the tapes [h_t; c_t] of n steps. Without a `score`, each step reads the entry before it."""
     d = recurrent.shape[-1]
     read = projected.new_zeros(projected.shape[1], 2 * d)
     tapes: list[Tensor] = []
@@ -261,7 +262,7 @@ def read_source(
     summary: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "n b dv"]:
-    """Read a source over n steps: queries are W_x x_t and the first d numbers of what was read last."""
+    """Read a source over n steps: queries are W_x x_t and the first d elements of the last read."""
     read = values.new_zeros(len(values), values.shape[-1])
     reads = []
     for word in word_queries:
@@ -277,7 +278,7 @@ def read_tapes(
     length: Int[Tensor, " r"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "r dd"]:
-    """Read tapes in a cache for one step, of which each row has its own length."""
+    """Read cached tapes for one step; each row has its own length."""
     exists = torch.arange(keys.shape[1], device=keys.device) < length[:, None]
     return attend_step(queries, keys, values.masked_fill(~exists[..., None], 0), exists, vector)
 
@@ -289,7 +290,7 @@ def attend_step(
     exists: Bool[Tensor, "b m"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "b dv"]:
-    """Attend additively from one query a row to the keys that exist; zeros where there are none."""
+    """Attend additively from one query per row to the keys that exist; zeros if there are none."""
     scores = (torch.tanh(keys + query[:, None]) @ vector).masked_fill(~exists, torch.finfo(query.dtype).min)
     return torch.einsum("bm,bmd->bd", torch.softmax(scores, -1).masked_fill(~exists, 0), values)
 
@@ -312,7 +313,7 @@ def recur(
     for word in projected.unbind(1):
         scores = torch.tanh(keys + (state @ query.T)[:, None]) @ vector
         scores = scores.masked_fill(~exists, torch.finfo(scores.dtype).min)
-        weights.append(torch.softmax(scores, -1).masked_fill(~exists, 0))  # nothing where nothing exists
+        weights.append(torch.softmax(scores, -1).masked_fill(~exists, 0))  # zeros if no key exists
         contexts.append(torch.einsum("bm,bmd->bd", weights[-1], values))
         inputs, hidden = word + contexts[-1] @ read.T, state @ recurrent.T + bias
         if start.shape[1] == 2:
@@ -326,7 +327,7 @@ def recur(
 def run_layer(projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
     """Run a layer from zeros: [b n k g], [k g d], [k g], [b] -> the states after each position, [h→; h←], [b n kd].
 
-    The second direction reads each row from its own end; what stands beyond it is read in order, after the rest.
+    The second direction reads each row backwards from its last position; positions beyond its length follow in order.
     """
     (b, n, k, g), d = projected.shape, recurrent.shape[-1]
     rows = []

@@ -1,7 +1,7 @@
-"""Limits of where each query may look: a joined span, resolved for one call into plain tensors and numbers.
+"""Limits on where each query may look: a joined span, resolved for one call into plain tensors and numbers.
 
-Backends read the structure (a causal start, a window's radius) where they can use it, and ask for the dense `mask`,
-`bias` and `gate` where they cannot. Nothing here knows the classes of `regard.attention`.
+Backends use the structure (a causal start, a window's radius) if they can, and otherwise the dense `mask`, `bias` and
+`gate`. This module does not depend on the classes of `regard.attention`.
 """
 
 # b batch · n queries · m keys
@@ -28,13 +28,13 @@ class Window:
     sigma: float | None = None
 
     def centres(self, queries: int, device: torch.device) -> Tensor:
-        """The centre of every query, [*b n] or [n]."""
+        """Return the centre of every query, [*b n] or [n]."""
         return self.centre if self.centre is not None else positions(self.start, queries, device)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Sequences end to end: where each begins and ends among the queries and among the keys."""
+    """Packed sequences: the offsets of the queries and of the keys, and the longest lengths."""
 
     offsets: Tensor  # [sequences + 1]
     key_offsets: Tensor
@@ -44,31 +44,29 @@ class Layout:
 
 @dataclass(frozen=True)
 class SpanLimits:
-    """The limits on where n queries may look among m keys. Every tensor broadcasts over the leading dimensions of the
-    scores.
-    """
+    """Limits on where n queries may look among m keys; every tensor broadcasts to the scores' leading dimensions."""
 
     queries: int
     keys: int
     device: torch.device
     batch: tuple[int, ...] = ()
     lengths: Tensor | None = None  # [*b]: keys that exist
-    min_length: int | None = None  # the smallest length, where the host knows it
+    min_length: int | None = None  # the smallest length, if the host knows it
     causal: int | Tensor | None = None  # index of the first query; None: not causal
     window: Window | None = None
-    windows: tuple[Window, ...] = ()  # further ones
-    heads: int | None = None  # how many, where scores have a head axis
+    windows: tuple[Window, ...] = ()  # additional windows
+    heads: int | None = None  # the number of heads, if scores have a head axis
     masks: tuple[Tensor, ...] = ()  # True: may look; each broadcasts to [*b n m]
     biases: tuple[Tensor, ...] = ()  # added to the scores
     gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
-    slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
-    layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
-    needs_padding: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
+    slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's [heads], each with its start
+    layout: Layout | None = None  # set for backends that take Packed sequences without padding
+    needs_padding: bool = False  # a span besides the layout is not represented here, so that only padding supports it
 
-    # ---- what spans add
+    # ---- for spans
 
     def with_lengths(self, lengths: Tensor, min_length: int | None) -> Self:
-        """Limit to the first `lengths` keys."""
+        """Limit each row to its first `lengths` keys."""
         if self.lengths is not None:
             lengths = torch.minimum(self.lengths, lengths)
             min_length = None if min_length is None or self.min_length is None else min(min_length, self.min_length)
@@ -84,13 +82,13 @@ class SpanLimits:
         return replace(self, causal=torch.minimum(*both))
 
     def with_window(self, window: Window) -> Self:
-        """Limit to keys near a centre."""
+        """Limit each query to keys near a centre."""
         if self.window is None:
             return replace(self, window=window)
         return replace(self, windows=(*self.windows, window))
 
     def with_mask(self, mask: Tensor) -> Self:
-        """Limit to where the mask is True."""
+        """Limit each query to the keys where the mask is True."""
         return replace(self, masks=(*self.masks, mask))
 
     def with_bias(self, bias: Tensor) -> Self:
@@ -102,17 +100,17 @@ class SpanLimits:
         return replace(self, gates=(*self.gates, gate))
 
     def with_slopes(self, slopes: Tensor, start: int | Tensor) -> Self:
-        """Add ALiBi's bias -slope · |i - j|, one slope a head."""
+        """Add ALiBi's bias -slope · |i - j|, one slope per head."""
         return replace(self, slopes=(*self.slopes, (slopes, start)))
 
-    # ---- what backends ask
+    # ---- for backends
 
     def remember(self, key: object, make: Callable[[], Made]) -> Made:
-        """Return what `make` makes of these limits; `SharedLimits` keep it."""
+        """Return `make()`; `SharedLimits` caches the result under `key`."""
         return make()
 
     def mask(self, first: int = 0, last: int | None = None) -> Tensor | None:
-        """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
+        """Combine all limits into one boolean tensor for keys first … last - 1; None if there are no limits."""
         parts = [mask if mask.shape[-1] == 1 else mask[..., first:last] for mask in self.masks]
         if self.lengths is not None or self.causal is not None or self.window is not None:
             j = torch.arange(first, self.keys if last is None else last, device=self.device)
@@ -121,7 +119,7 @@ class SpanLimits:
         return parts[0] if len(parts) == 1 else combine(parts, torch.logical_and)
 
     def structured_mask(self, j: Tensor) -> Tensor | None:
-        """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
+        """Combine lengths, causality and windows into a mask at key indices j: [m], or [*b n w] with w per query."""
         parts = []
         if self.lengths is not None:
             parts.append(j < self.lengths[..., None, None])
@@ -132,7 +130,7 @@ class SpanLimits:
         return combine(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
-        """Sum everything that is added to the scores of keys first … last."""
+        """Sum everything that is added to the scores of keys first … last - 1."""
         if len(self.biases) == 0 and len(self.slopes) == 0:
             return None
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
@@ -144,7 +142,7 @@ class SpanLimits:
         return combine(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
-        """Multiply everything that gates the weights of keys first … last."""
+        """Multiply everything that gates the weights of keys first … last - 1."""
         parts = [gate if gate.shape[-1] == 1 else gate[..., first:last] for gate in self.gates]
         gated = [window for window in self.all_windows if window.sigma is not None]
         if gated:
@@ -154,12 +152,12 @@ class SpanLimits:
 
     @property
     def all_windows(self) -> tuple[Window, ...]:
-        """Return every window that is given."""
+        """All windows."""
         return () if self.window is None else (self.window, *self.windows)
 
     @property
     def maybe_empty(self) -> bool:
-        """Return whether a query may have nothing to look at, as far as the host knows."""
+        """Whether a query may see no key, as far as the host knows."""
         if self.masks or self.window is not None:
             return True
         if self.lengths is not None and not self.min_length:
@@ -196,7 +194,7 @@ class SpanLimits:
 
 
 class SharedLimits(SpanLimits):
-    """Limits that several layers ask alike: what is made of them once stays for the next."""
+    """Limits that several layers share, with a cache for values derived from them."""
 
     def remember(self, key: object, make: Callable[[], Made]) -> Made:
         made: dict[object, Made] = vars(self).setdefault("made", {})
@@ -206,7 +204,7 @@ class SharedLimits(SpanLimits):
 
 
 def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that all broadcast to, a hundred times faster than torch's function where shapes are equal."""
+    """Return the shape that all broadcast to, a hundred times faster than torch's function for equal shapes."""
     first, *others = (tuple(shape) for shape in shapes)
     if all(shape == first for shape in others):
         return first
@@ -220,7 +218,7 @@ def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def merge_batch(x: Tensor, batch: Sequence[int], tail: int = 2) -> Tensor:
-    """Expand the leading dimensions of x to `batch` and merge them into one, before the `tail` last ones."""
+    """Expand the leading dimensions of x to `batch` and merge them into one, before the last `tail` dimensions."""
     shape = (*batch, *x.shape[x.ndim - tail :])
     if len(batch) == 1 and x.shape == shape:
         return x
@@ -228,7 +226,7 @@ def merge_batch(x: Tensor, batch: Sequence[int], tail: int = 2) -> Tensor:
 
 
 def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor:
-    """Compute start + i for every query: [n], or [*b n] where every row has its own start."""
+    """Compute start + i for every query: [n], or [*b n] for a start per row."""
     i = torch.arange(queries, device=device)
     return i + (start if isinstance(start, int) else start.unsqueeze(-1))
 
@@ -241,7 +239,7 @@ def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
 
 
 def combine(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
-    """Combine all parts into one tensor, or return None where there are none."""
+    """Combine all parts into one tensor; return None if there are none."""
     if not parts:
         return None
     result = parts[0]

@@ -1,9 +1,9 @@
-"""One table of who does what: an attention call, a step of a search, a whole stack, a recurrence, a training update.
+"""The table that chooses an implementation, for attention calls, search steps, stacks, recurrences and updates.
 
-A `Request` describes a piece of work in plain data. Each `Row` lists what it serves, and whatever it does not list it
-refuses: a new feature is unknown to every row until the row lists it, so that no kernel is given what it would ignore.
-The first row that serves a request, and wins where it does, is taken; the last one of each work serves everything. What
-the table answered is remembered for each kind of request, and a `Plan` says who was taken and why nobody before it.
+A `Request` describes a piece of work as plain data. Each `Row` lists the features that it supports and refuses all
+others: a new feature is unknown to every row until the row lists it, so that no kernel silently ignores it. The first
+row that serves a request and is faster there is chosen; the last row of each table serves everything. A table caches
+its answer for each kind of request. A `Plan` names the chosen row, and says why the rows before it were not chosen.
 """
 
 import threading
@@ -24,21 +24,21 @@ FULL = (torch.float32, torch.float64)
 COMPILING = "tracing by torch.compile"
 AUTOCAST = "autocast"
 HOOKS = "hooks, which it would not call"
-MOST_PLANS = 4096  # kinds of requests that are remembered; more of them, and all are asked for again
+MOST_PLANS = 4096  # kinds of requests to cache; the cache is cleared when it is full
 
 
 class Request(NamedTuple):
-    """A piece of work in plain data: where its tensors are, what it needs, and its sizes."""
+    """A piece of work as plain data: its device, its dtypes, the features that it needs, and its sizes."""
 
     device: str
     dtypes: tuple[torch.dtype, ...] = ()
-    features: tuple[str, ...] = ()  # noun phrases, of which the words of a refusal are made
+    features: tuple[str, ...] = ()  # noun phrases, which appear in refusals
     sizes: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that joins several features or sizes of a request, and what a refusal says where it does not hold."""
+    """A condition on several features or sizes of a request, with the refusal to report if it does not hold."""
 
     holds: Callable[[Request], bool]
     refusal: str
@@ -49,18 +49,18 @@ NEEDS_TRITON = Condition(lambda request: triton.INSTALLED, "Triton is not instal
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One implementation, and what it serves."""
+    """One implementation, with the requests that it serves."""
 
     name: str
-    features: frozenset[str] | None = frozenset()  # None: all there are and will be, as the last row alone does
-    devices: tuple[str, ...] | None = None  # None: wherever torch runs
-    dtypes: tuple[torch.dtype, ...] | None = None  # None: whatever torch computes in
+    features: frozenset[str] | None = frozenset()  # None: all features, including future ones; only for the last row
+    devices: tuple[str, ...] | None = None  # None: every device that torch supports
+    dtypes: tuple[torch.dtype, ...] | None = None  # None: every dtype
     most: Mapping[str, int] | None = None  # the largest sizes
     conditions: tuple[Condition, ...] = ()
-    wins: Callable[[Request], bool] = lambda request: True  # whether to take it where it serves
+    wins: Callable[[Request], bool] = lambda request: True  # whether it is the fastest where it serves
 
     def serves(self, request: Request) -> bool:
-        """Return whether nothing is refused."""
+        """Return whether the row supports the device, features, dtypes and sizes, and all conditions hold."""
         if self.devices is not None and request.device not in self.devices:
             return False
         if self.features is not None and not self.features.issuperset(request.features):
@@ -73,17 +73,17 @@ class Row:
             for name, most in self.most.items():
                 if request.sizes[name] > most:
                     return False
-        for condition in self.conditions:  # noqa: SIM110 (a generator takes several times as long)
+        for condition in self.conditions:  # noqa: SIM110 (a generator is several times slower)
             if not condition.holds(request):
                 return False
         return True
 
     def missing(self, request: Request) -> list[str]:
-        """List the features of a request that the row does not serve."""
+        """List the features of a request that the row does not support."""
         return [] if self.features is None else [each for each in request.features if each not in self.features]
 
     def refusal(self, request: Request) -> str | None:
-        """Explain why the request is not served, naming what is missing; None where it is served."""
+        """Explain why the row refuses a request; return None if it serves it."""
         reasons = []
         if self.devices is not None and request.device not in self.devices:
             reasons.append(f"it runs on {listing(self.devices)}, not on {request.device}")
@@ -100,20 +100,20 @@ class Row:
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)
-TABLES: dict[str, "Table[Any]"] = {}  # by the work that they are of
+TABLES: dict[str, "Table[Any]"] = {}  # by the name of their work
 
 
 class Forced(threading.local):
-    """The name of the row that is forced in this thread. Not a ContextVar, which torch.compile cannot trace."""
+    """The name of the row that is forced in this thread; not a ContextVar, which torch.compile cannot trace."""
 
     name: str | None = None
 
 
 class Table(Generic[AnyRow]):
-    """The rows of one kind of work, in the order in which they are asked.
+    """The rows for one kind of work, in order of preference.
 
-    `steps` are sizes at which an answer may change, where a request has no feature of `exact`; all other sizes are told
-    apart as they are. Requests between the same steps are one kind.
+    `steps` are the sizes at which the choice may change, for requests without a feature of `exact`; all other sizes are
+    compared exactly. Requests that fall between the same steps are one kind.
     """
 
     def __init__(
@@ -125,16 +125,16 @@ class Table(Generic[AnyRow]):
     ):
         self.work, self.rows, self.steps, self.exact = work, rows, steps or {}, exact
         self.forced = Forced()
-        self.known: dict[tuple[object, ...], tuple[object, AnyRow]] = {}  # beside a row, the rows that it is one of
+        self.known: dict[tuple[object, ...], tuple[object, AnyRow]] = {}  # with the table's rows
         TABLES[work] = self
 
     def __iter__(self) -> Iterator[AnyRow]:
         return iter(self.rows)
 
     def choose(self, request: Request) -> AnyRow:
-        """Choose the row that serves a request, or the forced one: asked once for each kind, then from memory."""
+        """Return the row for a request, or the forced one; the answer is cached for each kind of request."""
         name = self.forced.name
-        if torch.compiler.is_compiling():  # the trace is the memory
+        if torch.compiler.is_compiling():  # the trace stores the answer
             return self.ask(request, name)
         device, dtypes, features, sizes = request
         if self.steps and self.exact.isdisjoint(features):
@@ -148,26 +148,26 @@ class Table(Generic[AnyRow]):
             row = self.ask(request, name)
             if len(self.known) >= MOST_PLANS:
                 self.known.clear()
-            self.known[kind] = self.rows, row  # in one step: threads need no lock
+            self.known[kind] = self.rows, row  # atomic: threads need no lock
         return row
 
     def ask(self, request: Request, name: str | None = None) -> AnyRow:
-        """Return the first row that serves a request and wins where it does, or the one of a name."""
+        """Return the first row that serves a request and wins there, or the forced row `name` if it serves it."""
         rows = self.rows if name is None else [row for row in self.rows if row.name == name]
         for row in rows:
             if row.serves(request) and (name is not None or row.wins(request)):
                 return row
-        # Of all rows the last one serves everything.
+        # Only a forced row can fail: the last row serves everything.
         raise BackendError(f"the backend {name!r} cannot serve this call: {rows[-1].refusal(request)}")
 
     def plan(self, request: Request) -> "Plan":
-        """Return who serves a request, and why those before it do not."""
+        """Return the plan for a request: the chosen row, and why the rows before it were not chosen."""
         return Plan(self.choose(request), request, self.rows)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Who serves a kind of request, and why those before it in the table do not."""
+    """The row chosen for a request, and why the rows before it in the table were not."""
 
     row: Row
     request: Request
@@ -180,11 +180,11 @@ class Plan:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """For each row that is asked before this one, why it is not taken."""
+        """Why each row before the chosen one was not chosen, by name."""
         found = {}
         for each in takewhile(lambda each: each.name != self.name, self.rows):
             if each.devices is not None and self.request.device not in each.devices:
-                found[each.name] = f"it runs on {listing(each.devices)}"  # the rest does not matter
+                found[each.name] = f"it runs on {listing(each.devices)}"  # the other reasons do not matter
             else:
                 found[each.name] = each.refusal(self.request) or f"{self.name} is faster here"
         return found
@@ -195,12 +195,12 @@ class Plan:
 
 
 def has_kernel(device: str, *dtypes: torch.dtype) -> bool:
-    """Return whether an operation on tensors of this device and these dtypes has a kernel in Triton."""
+    """Return whether Triton has kernels for this device and these dtypes."""
     return device == "cuda" and triton.INSTALLED and all(dtype in SINGLE_OR_HALF for dtype in dtypes)
 
 
 def compiling() -> tuple[str, ...]:
-    """Return the feature of a call that torch.compile traces, whose operations it must see through."""
+    """Return the feature of a call that torch.compile traces, which rules out kernels that it cannot trace."""
     return (COMPILING,) if torch.compiler.is_compiling() else ()
 
 

@@ -1,6 +1,6 @@
-"""Serving: runs behind HTTP, with sentences that join and leave a search as it decodes.
+"""Serving: runs over HTTP, with sentences that join and leave a search while it decodes.
 
-`Service` and `run_server`; `ServeSettings` and what a command line says of runs.
+`Service` and `run_server` serve; `ServeSettings` and `parse_runs` hold what the command line says.
 """
 
 from typing import TYPE_CHECKING

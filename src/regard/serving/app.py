@@ -1,10 +1,10 @@
-"""The application: its routes, described by OpenAPI with examples that can be sent, its guard and its page.
+"""The application: its routes, described by OpenAPI with working examples, its guard and its page.
 
-The guard before the routes checks who may ask and how much they may send, and counts and logs it. The page at `/` is
-where a person types, sees what comes of it, and looks into the model. It is one HTML document with its style, its
-script and the server's limits inside, and a frame, `/look`, in which the scripts of `regard look` draw what `/v1/look`
-answers. A policy names the script and the style by their hashes and allows no connection but to this server; the page
-itself holds no text of anybody, so that it needs no key.
+The guard runs before the routes: it checks the host, the API key and the size of a request, and counts and logs it. The
+page at `/` is where a person types a text, reads the output, and looks into the model. It is one HTML document that
+contains its style, its script and the server's limits, and a frame, `/look`, in which the scripts of `regard look` draw
+the answer of `/v1/look`. A content security policy names the script and the style by their hashes, and allows
+connections to this server only. The page itself contains no user's text, so it needs no key.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ HOST = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_.-]{1,255}))(?::(?P<port>[0-9]{1,5})?)?", re.ASCII
 )
 PAGE, FRAME = "/", "/look"
-# Without a key, and while the server drains; the page asks for a key when it needs one.
+# Paths that need no key, and stay open while the server drains; the page asks for a key when it needs one.
 OPEN = frozenset(
     (
         PAGE,
@@ -78,7 +78,7 @@ OPEN = frozenset(
         "/spec",
     )
 )
-# In the order they build on one another; each holds one idea.
+# Each script may use those before it.
 SCRIPTS = (
     "elements", "sentences", "server", "field", "marks", "words", "translator", "alternatives", "frame", "notices",
     "history", "sharing", "pane", "translate", "pictures", "documents", "sample", "main",
@@ -93,13 +93,13 @@ log = logging.getLogger("regard.serving")
 
 
 def make_app(service: Service) -> "Guard | CORSMiddleware":
-    """Make the application of a service, with its guard around it."""
+    """Make the application of a service, wrapped in its guard."""
     settings = service.settings
     app = FastAPI(
         title="Regard",
         version=__version__,
         description="Translate, score, align, sample, caption, classify and look into trained runs.",
-        docs_url=None,  # its pages load scripts from the network
+        docs_url=None,  # FastAPI's pages load scripts from the network
         redoc_url=None,
         generate_unique_id_function=lambda route: route.path.rsplit("/", 1)[-1],
     )
@@ -174,7 +174,7 @@ def make_app(service: Service) -> "Guard | CORSMiddleware":
     guard = Guard(app, service)
     if not settings.origins:
         return guard
-    return CORSMiddleware(  # around the guard: a browser asks without a key first, and its page reads every error
+    return CORSMiddleware(  # outside the guard, for preflight requests without a key and readable errors
         guard,
         allow_origins=settings.origins,
         allow_methods=("GET", "POST"),
@@ -183,8 +183,8 @@ def make_app(service: Service) -> "Guard | CORSMiddleware":
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer with an error, in the form of the protocol that the path belongs to."""
-    if isinstance(error, ClientDisconnect):  # while its body was read
+    """Answer with an error, in the form of the path's protocol."""
+    if isinstance(error, ClientDisconnect):  # while its body was being read
         return Response(status_code=GONE)
     path = request.url.path
     if isinstance(error, HTTPException) and not is_protocol_path(path):
@@ -195,7 +195,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 async def close_form(request: Request) -> AsyncIterator[None]:
-    """Close the files of a form in the end, whichever route it was sent to."""
+    """Close the files of a form after the response, on any route."""
     try:
         yield
     finally:
@@ -203,7 +203,7 @@ async def close_form(request: Request) -> AsyncIterator[None]:
 
 
 async def finish(service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
-    """Answer with what the work gives, unless it takes too long or the client goes away: then its places are free."""
+    """Answer with the result of the work; cancel it if it takes too long or the client disconnects."""
     task = asyncio.create_task(work)
     gone = asyncio.create_task(wait_until_gone(request))
     try:
@@ -235,7 +235,7 @@ async def wait_until_gone(request: Request) -> None:
 
 
 async def stream(service: Service, events: AsyncIterator[tuple[str, dict[str, Any]]]) -> Response:
-    """Answer with server-sent events; what is wrong from the start is an error as ever."""
+    """Answer with server-sent events; an error before the first event is an ordinary error response."""
     end = asyncio.get_running_loop().time() + service.settings.seconds
     try:
         async with asyncio.timeout_at(end):
@@ -306,7 +306,7 @@ async def read_upload(request: Request, service: Service) -> tuple[dict[str, Any
 
 
 class KeyRing:
-    """API keys, and how many requests each has left; only their digests are held."""
+    """API keys, stored as digests, and how many requests each has left."""
 
     def __init__(self, keys: list[str], rate: int):
         self.digests, self.rate = [hashlib.sha256(key.encode()).digest() for key in keys], rate
@@ -314,7 +314,7 @@ class KeyRing:
         self.counted = [time.monotonic()] * len(keys)
 
     def check(self, given: str | None) -> None:
-        """Refuse a request without a key, and one that comes too soon; every key takes the same time."""
+        """Refuse a missing or unknown key, and a key over its rate; compare all keys in constant time."""
         digest = hashlib.sha256((given or "").encode("utf-8", "surrogatepass")).digest()
         same = [hmac.compare_digest(digest, each) for each in self.digests]
         if given is None or not any(same):
@@ -323,7 +323,7 @@ class KeyRing:
             raise ApiError(401, "unauthorised", message, headers={"WWW-Authenticate": "Bearer"})
         if not self.rate:
             return
-        number, now = same.index(True), time.monotonic()  # it may send `rate` of them a minute, and no more at once
+        number, now = same.index(True), time.monotonic()  # up to `rate` a minute, and up to `rate` at once
         earned = (now - self.counted[number]) * self.rate / 60
         self.left[number], self.counted[number] = min(float(self.rate), self.left[number] + earned), now
         if self.left[number] < 1:
@@ -334,7 +334,7 @@ class KeyRing:
 
 
 def read_keys(path: str) -> list[str]:
-    """Read API keys: one per line, without those that begin with #."""
+    """Read API keys: one per line, ignoring lines that begin with #."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").removeprefix("\ufeff").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -346,7 +346,7 @@ def read_keys(path: str) -> list[str]:
 
 
 class Guard:
-    """An ASGI application around another: it checks, counts and logs, and no error passes it unanswered."""
+    """An ASGI application around another: it checks, counts and logs requests, and answers every error."""
 
     def __init__(self, app: Any, service: Service):
         self.app, self.service = app, service
@@ -384,7 +384,7 @@ class Guard:
             log.exception("%s %s: not answered", scope["method"], scope["path"])
             if not begun:
                 await respond(scope["path"], ApiError(500, "internal", FAULT))(scope, receive, send_counted)
-        except asyncio.CancelledError:  # the server ends, and has waited long enough for this request
+        except asyncio.CancelledError:  # the server is stopping, and the grace period is over
             if not begun:
                 stopped = stopping("the server has stopped; ask another one, or try again")
                 await respond(scope["path"], stopped)(scope, receive, send_counted)
@@ -397,22 +397,22 @@ class Guard:
             log.info("%s %s %d %.0f ms", scope["method"], route, status, 1000 * seconds)
 
     def check(self, path: str, headers: dict[str, str], hosts: list[str]) -> KeyRing | None:
-        """Refuse a request by its headers; return the keys of which its body must hold one, if its headers do not."""
-        if len(hosts) > 1:  # a proxy before the server may read one of them, and the server the other
+        """Refuse a request by its headers; return the keys to check in its body, if its headers hold none."""
+        if len(hosts) > 1:  # a proxy before the server might read one of them, and the server another
             raise ApiError(400, "invalid_http", f"Host: given {len(hosts)} times, expected one", "Host")
         host = hosts[0] if hosts else ""
         if host_name(host) not in self.hosts:
             shown = host if len(host) <= 80 else host[:80] + "…"
             message = f"Host: {shown!r} is not served here; start the server with it in hosts"
             raise ApiError(421, "wrong_host", message, "Host")
-        if path in OPEN or path.startswith(DOWNLOADS):  # whose names are secrets
+        if path in OPEN or path.startswith(DOWNLOADS):  # names of downloads are secrets
             return None
         if self.service.draining:
             raise stopping("the server is stopping; ask another one, or try again")
         if self.keys is not None:
             scheme, _, key = headers.get("authorization", "").partition(" ")
             given = key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key")
-            with contextlib.suppress(UnicodeDecodeError):  # the bytes of a header are UTF-8, or else Latin-1
+            with contextlib.suppress(UnicodeDecodeError):  # header values are UTF-8, or else Latin-1
                 given = None if given is None else given.encode("latin-1").decode()
             if given is None and is_protocol_path(path):
                 return self.keys
@@ -420,7 +420,7 @@ class Guard:
         return None
 
     def limited(self, scope: Message, headers: dict[str, str], receive: Receive) -> Receive:
-        """Count the bytes of a body, and refuse it when they are too many, or do not come."""
+        """Count the bytes of a body, and refuse it if it is too large or stops arriving."""
         settings, path, state = self.service.settings, scope["path"], scope["state"]
         most = settings.body_bytes
         if path in UPLOADS and headers.get("content-type", "").lower().startswith("multipart/"):
@@ -434,7 +434,7 @@ class Guard:
         async def receive_limited() -> Message:
             nonlocal count
             message = await receive()
-            if REFUSAL in state and message.get("more_body"):  # its connection reads no more of it
+            if REFUSAL in state and message.get("more_body"):  # the connection reads no more of the body
                 if self.service.draining:
                     raise stopping("the server is stopping; ask another one, or try again")
                 status, code, problem = state[REFUSAL]
@@ -448,12 +448,12 @@ class Guard:
 
 
 def stopping(message: str) -> ApiError:
-    """Build the answer of a server that ends."""
+    """Build the answer of a server that is stopping."""
     return ApiError(503, "draining", message, headers={"Retry-After": "5", "Connection": "close"})
 
 
 def host_name(host: str) -> str | None:
-    """Take the name from a Host header, without its port; None where it is no name with a port or without."""
+    """Return the name in a Host header, without its port; None if the header is invalid."""
     found = HOST.fullmatch(host)
     if found is None or int(found["port"] or 0) > 65_535:
         return None
@@ -464,7 +464,7 @@ def host_name(host: str) -> str | None:
 
 
 def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
-    """Build the page of a server, and the headers that it is sent with."""
+    """Build the page of a server, and its response headers."""
     script = page_parts.join_scripts([page_parts.look_data(), *(read_static(f"{name}.js") for name in SCRIPTS)])
     style = "".join(read_static(f"{name}.css") for name in STYLES)
     limits = {"version": __version__, **{name: getattr(settings, name) for name in LIMITS}}
@@ -475,7 +475,7 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
         "shortened": sentence_split.SHORTENED.pattern,
         "quotes": sentence_split.QUOTES,
     }
-    # As ASCII and without "<": nothing in it can end the element that holds it.
+    # ASCII without "<", so that nothing in it can end the script element.
     embedded = json.dumps({"limits": limits, "sentences": rules}, ensure_ascii=True).replace("<", "\\u003c")
     text = read_static("page.html")
     for name, value in (("style", style), ("settings", embedded), ("script", script)):
@@ -485,7 +485,7 @@ def build_page(settings: ServeSettings) -> tuple[str, dict[str, str]]:
 
 
 def build_frame() -> tuple[str, dict[str, str]]:
-    """Build the frame in which the scripts of `regard look` draw, and the headers that it is sent with."""
+    """Build the frame in which the scripts of `regard look` draw, and its response headers."""
     script, style = page_parts.look_script(), page_parts.look_style() + read_static("frame.css")
     text = (
         '<!doctype html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
@@ -498,5 +498,5 @@ def build_frame() -> tuple[str, dict[str, str]]:
 
 
 def read_static(name: str) -> str:
-    """Read a file of the page's."""
+    """Read a static file of the page."""
     return resources.files("regard.serving").joinpath("static", name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Errors of a server: what a request is refused with, in the form of `/v1` or of LibreTranslate's protocol.
+"""Errors of a server: the answers to requests that fail, in the form of `/v1` or of LibreTranslate's protocol.
 
-LibreTranslate's is `{"error": "…"}`, with its status codes; which paths are of that protocol is said here, too.
+LibreTranslate's form is `{"error": "…"}`, with its own status codes. This module also lists the paths of that protocol.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ PROTOCOL_PATHS = frozenset(
     ("/translate", "/translate_file", "/detect", "/suggest", "/languages", "/frontend/settings", "/health", "/spec")
 )
 DOWNLOADS = "/download_file/"
-REFUSAL = "refusal"  # in the state of a request: why the rest of it is not read
+REFUSAL = "refusal"  # key in a request's state: why the rest of its body is not read
 
 
 class ApiError(RegardError):
-    """A request that is not answered: the status, a code for programs, and a sentence for people."""
+    """A failed request: the status, a code for programs, and a sentence for people."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
@@ -37,14 +37,14 @@ class ApiError(RegardError):
 
 
 class InvalidValueError(ApiError):
-    """A field with a value that cannot be used."""
+    """A field has an invalid value."""
 
     def __init__(self, message: str, field: str | None = None):
         super().__init__(422, "invalid_value", message, field)
 
 
 class TooLargeError(ApiError):
-    """A request, or a field of one, that is larger than the server allows."""
+    """A request, or one of its fields, is larger than the server allows."""
 
     def __init__(self, message: str, field: str | None = None):
         super().__init__(413, "too_large", message, field)
@@ -74,7 +74,7 @@ def error_of(error: Exception) -> ApiError | None:
 
 
 class ProtocolError(ApiError):
-    """A request that is not answered, in LibreTranslate's form."""
+    """A failed request, in LibreTranslate's form."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
         super().__init__(status, "libretranslate", message, headers=headers)
@@ -91,7 +91,7 @@ def is_protocol_path(path: str) -> bool:
 
 
 def adapt(path: str, error: Exception) -> ApiError:
-    """Return the answer to an error, in the form of the protocol that a path belongs to."""
+    """Return the answer to an error, in the form of the path's protocol."""
     if not is_protocol_path(path):
         return error_of(error) or ApiError(500, "internal", FAULT)
     if isinstance(error, HTTPException):
@@ -107,6 +107,6 @@ def adapt(path: str, error: Exception) -> ApiError:
 
 
 def respond(path: str, error: Exception) -> JSONResponse:
-    """Answer with an error, in the form of the protocol that a path belongs to."""
+    """Build the response to an error, in the form of the path's protocol."""
     answer = adapt(path, error)
     return JSONResponse(answer.body, answer.status, headers=answer.headers)

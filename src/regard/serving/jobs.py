@@ -1,4 +1,4 @@
-"""Jobs: the sentences and pictures of requests, searched one by one, what came of them, and the queue they wait in."""
+"""Jobs: the sentences and pictures of requests, each searched by itself, and the queue in which they wait."""
 
 import asyncio
 import itertools
@@ -13,36 +13,36 @@ from typing import Any
 
 from regard.decoding import Options, SearchResult
 
-BULK = 8  # sentences: a request with more takes turns with others of its kind, and short ones pass it
-TURN = 8  # sentences that a request may send at its turn
+BULK = 8  # sentences: longer requests take turns among themselves, and shorter ones overtake them
+TURN = 8  # sentences that a request may send per turn
 Outcome = SearchResult | Exception
-Update = tuple["Job", Outcome | list[int]]  # what came of a job, or the tokens so far of one that streams
+Update = tuple["Job", Outcome | list[int]]  # the outcome of a job, or the tokens so far of a streaming one
 
 
 @dataclass(eq=False)
 class Job:
-    """A sentence, or a picture, to be searched."""
+    """A sentence or a picture to search."""
 
     source: Any  # token numbers, or the pixels of a picture [3 h w]
     options: Options
     prefix: Sequence[int] = ()
-    request: Any = None  # whose it is: requests take turns
+    request: Any = None  # the one it belongs to: requests take turns
     number: int = 0  # in its request
-    bulk: bool = False  # one of many of its request
-    streams: bool = False  # what is written so far is wanted, too
+    bulk: bool = False  # whether its request is a long one
+    streams: bool = False  # whether its tokens are wanted as they come
     added: float = field(default_factory=time.perf_counter)
     begun: float | None = None
 
     @property
     def cost(self) -> int:
-        """What it asks of a worker: source tokens × hypotheses."""
+        """The cost to a worker: (source tokens + 1) × hypotheses."""
         rows = self.options.nbest if self.options.sample else self.options.beam
         length = len(self.source) if isinstance(self.source, list) else 1
         return (length + 1) * rows
 
 
 class PendingRequest:
-    """The jobs of a request, and what came of them."""
+    """The jobs of a request, and their outcomes."""
 
     def __init__(self, jobs: Sequence[Job], stream: bool):
         self.jobs, self.left = jobs, len(jobs)
@@ -55,16 +55,16 @@ class PendingRequest:
             self.done.set_result(None)
 
     def release(self) -> Sequence[Job]:
-        """Let go of the jobs, and return them.
+        """Drop the references to the jobs, and return them.
 
-        A job knows its request. If the request still knew its jobs in the end, they, with their pictures and outputs,
-        would stay until Python next searches for garbage, a thousand requests later.
+        A job refers to its request. If the request kept referring to its jobs, they, with their pictures and outputs,
+        would stay in memory until Python's next garbage collection, a thousand requests later.
         """
         jobs, self.jobs = self.jobs, ()
         return jobs
 
     def update(self, job: Job, outcome: Any) -> None:
-        """Note what came of a job, or what is certain of it so far."""
+        """Store the outcome of a job, or pass on its tokens so far."""
         if self.done.done():
             return
         if isinstance(outcome, list):
@@ -83,10 +83,10 @@ class PendingRequest:
 
 
 class JobQueue:
-    """Jobs that wait for a worker, by request, and calls that a worker is to make; safe to use from any thread.
+    """Jobs that wait for a worker, by request, and calls for a worker to make; thread-safe.
 
-    Requests take turns: the oldest first sends some of its jobs, and then stands last. Those of many sentences have a
-    queue of their own.
+    Requests take turns: the first sends some of its jobs and then goes to the end. Long requests have a queue of their
+    own.
     """
 
     def __init__(self, deliver: Callable[[list[Update]], None]):
@@ -94,14 +94,14 @@ class JobQueue:
         self.changed = threading.Condition()
         self.requests: dict[bool, dict[Any, deque[Job]]] = {False: {}, True: {}}
         self.calls: deque[tuple[Callable[[Any], Any], Future]] = deque()
-        self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()  # those that have ended by then are forgotten
-        self.waiting = 0  # jobs
+        self.cancelled: weakref.WeakSet[Job] = weakref.WeakSet()  # weak references: ended jobs drop out
+        self.waiting = 0  # number of jobs
         self.closed = False
-        self.error: Exception | None = None  # there is no worker any more
-        self.version = 0  # grows whenever a worker may have something new to do
+        self.error: Exception | None = None  # set once there is no worker left
+        self.version = 0  # grows whenever there may be new work
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Let jobs wait."""
+        """Queue jobs."""
         jobs = list(jobs)
         with self.changed:
             if self.error is None:
@@ -113,7 +113,7 @@ class JobQueue:
         self.deliver([(job, self.error) for job in jobs if self.error is not None])
 
     def wake(self) -> None:
-        """Have workers look whether there is something to do."""
+        """Tell workers that there may be new work."""
         with self.changed:
             self.version += 1
             self.changed.notify_all()
@@ -130,7 +130,7 @@ class JobQueue:
         return future
 
     def cancel(self, jobs: Iterable[Job]) -> None:
-        """Let jobs go: those that wait leave at once, and a worker stops those that it searches."""
+        """Cancel jobs: waiting ones leave at once, and a worker stops running ones."""
         with self.changed:
             for job in jobs:
                 own = self.requests[job.bulk].get(job.request)
@@ -144,7 +144,7 @@ class JobQueue:
             self.wake()
 
     def take(self, bulk: bool, room: int, idle: bool) -> list[Job]:
-        """Take the next jobs, of at most `room` in cost; where the worker is `idle`, at least one."""
+        """Take the next jobs, of at most `room` in cost; if the worker is `idle`, at least one."""
         jobs: list[Job] = []
         with self.changed:
             queue = self.requests[bulk]
@@ -178,19 +178,19 @@ class JobQueue:
         return mine
 
     def wait(self, seconds: float, since: int) -> None:
-        """Wait until there is a newer version than one that was looked at."""
+        """Wait until the queue has a newer version than `since`, for so many seconds at most."""
         with self.changed:
             if self.version == since:
                 self.changed.wait(seconds)
 
     def close(self) -> None:
-        """End the workers of this queue, once they have nothing left to do."""
+        """End the workers of this queue once they have nothing left to do."""
         with self.changed:
             self.closed = True
             self.wake()
 
     def fail(self, error: Exception) -> None:
-        """Answer everything that waits, or that comes later, with an error, as there is no worker any more."""
+        """Answer all waiting and future jobs and calls with an error, because no worker is left."""
         with self.changed:
             self.error = error
             queues = list(itertools.chain(self.requests[False].values(), self.requests[True].values()))

@@ -1,4 +1,4 @@
-"""The models that are served: each with its queue, its workers and what people are told of it, and their figures."""
+"""The served models: each with its queue, its workers, its description for clients, and its metrics."""
 
 import asyncio
 import functools
@@ -32,9 +32,9 @@ Deliver = Callable[[list[Update]], None]
 Languages = tuple[str | None, str | None]  # of sources and targets; None: the model's own
 NONE: Languages = (None, None)
 CALLED = 16  # items that a worker scores, aligns or labels between two steps of searches
-PAIRS = 1_000  # of languages, whose tokenizers are kept
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms
-WORDS = 10_000  # whose pieces, and whether they are known, are remembered: a server meets new ones for ever
+PAIRS = 1_000  # language pairs whose tokenizers are cached
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # buckets of histograms
+WORDS = 10_000  # words whose pieces, and whether they are known, are cached: a server keeps meeting new ones
 
 
 class ServedModel:
@@ -54,10 +54,10 @@ class ServedModel:
         types = {worker.device.partition(":")[0] for worker in self.workers}
         self.device_type = "cuda" if "cuda" in types else next(iter(types))
         self.card: dict[str, Any] = {}
-        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Tokenizers]] = {}  # what is around texts
+        self.between: dict[Languages, tuple[dict[str, tuple[str, ...]], Tokenizers]] = {}  # tokens around texts
 
     def start(self) -> None:
-        """Start the workers, and wait until all are ready; an error of one is raised, and ends the others."""
+        """Start the workers, and wait until all are ready; if one fails, end the others and raise its error."""
         try:
             for worker in self.workers:
                 worker.start()
@@ -75,21 +75,21 @@ class ServedModel:
             raise
 
     def settle(self, run: Run) -> None:
-        """Settle what requests need to know of the run, and its card, which `GET /v1/models` answers."""
-        # Its tokenizers, settings and labels, and the facts of its model; nothing is computed with it here.
+        """Set what requests need to know of the run, and its card, the answer to `GET /v1/models`."""
+        # Its tokenizers, settings, labels and model dimensions are read here; nothing is computed with the model.
         self.run = run
         self.actions, self.translates = frozenset(run.task.actions), run.can("translate")
-        # Regard's own engine serves all options of a search, or says why not when it begins.
+        # Regard's own engine supports all options, or raises an error when a search begins.
         self.check_options = run.engine.check if self.settings.engine != "regard" else lambda options: None
         self.longest, limit = longest_source(run), run.model.limit
         self.sample_tokens = language_model.SAMPLE if limit is None else min(language_model.SAMPLE, limit - 1)
         self.reads_pictures = run.settings.data.reads == "pictures"
-        if not (self.reads_pictures and run.can("classify")):  # labels of pictures need no words
+        if not (self.reads_pictures and run.can("classify")):  # labels of pictures need no tokenizers
             self.tokenizers = run.tokenizers
         self.has_source = run.settings.row.has_source
-        self.attends = bool(first_model(run.model).cross_attentions)  # to its source: there are links of words
+        self.attends = bool(first_model(run.model).cross_attentions)  # it has cross-attention, and so word links
         self.tags = tuple(corpus.tag for corpus in run.settings.data.corpora if corpus.tag)
-        self.splits = run.sentence_share.single if self.translates else None  # texts into their sentences
+        self.splits = run.sentence_share.single if self.translates else None  # whether texts are split into sentences
         given = dict(each.split("=", 1) for each in self.settings.languages).get(self.name)
         languages = run_languages.languages_of(run.settings.data, given) if self.translates else None
         sources, targets = run_languages.spoken_languages(run.tokenizers) if self.translates else ((), ())
@@ -98,7 +98,7 @@ class ServedModel:
             "task": run.settings.task,
             "kind": run.settings.kind,
             "reads": "pictures" if self.reads_pictures else "texts",
-            # What its task can do, without aligning where no attention leads to the source.
+            # The actions of its task, except aligning if the model has no cross-attention.
             "actions": [each for each in run.task.actions if self.attends or each != "align"],
             "languages": None if languages is None else {"source": languages[0], "targets": list(languages[1])},
             "known_languages": {"sources": list(sources), "targets": list(targets)} if targets else None,
@@ -111,15 +111,15 @@ class ServedModel:
         }
 
     def open_here(self) -> Run:
-        """Open the run for whoever computes nothing with it: its weights have their shapes, and take no memory."""
+        """Open the run without computing with it: its weights keep their shapes and take no memory."""
         run = self.open_model("cpu")
-        for parameter in run.model.parameters():  # moved to meta, those that are tied would come apart
+        for parameter in run.model.parameters():  # moving them to meta would untie tied parameters
             parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
         return run
 
     @functools.cached_property
     def unknown_words(self) -> unknown_words.UnknownWords:
-        """What knows the words that the run was trained to read."""
+        """The words that the run was trained to read."""
         words = unknown_words.UnknownWords(read_tokenizer(self.run), unknown_words.read_words(self.run.folder))
         words.remembered = WORDS
         return words
@@ -133,7 +133,7 @@ class ServedModel:
         return self.tokenizers if languages == NONE else self.choose(languages)[1]
 
     def choose(self, languages: Languages) -> tuple[dict[str, tuple[str, ...]], Tokenizers]:
-        """Find what stands around texts of two languages, and the tokenizers with it."""
+        """Return the tokens around texts in two languages, and the tokenizers with them."""
         if languages not in self.between:
             self.run.require("translate")
             around = run_languages.choose_languages(
@@ -151,12 +151,12 @@ class ServedModel:
 
     @property
     def ready_workers(self) -> int:
-        """Workers that serve."""
+        """The number of workers that serve."""
         return sum(worker.ready for worker in self.workers)
 
     @property
     def under_way(self) -> int:
-        """Sentences that are searched now."""
+        """The number of sentences in all engines now."""
         return sum(worker.under_way for worker in self.workers)
 
     def admit(self, jobs: int) -> None:
@@ -170,12 +170,12 @@ class ServedModel:
             raise ApiError(429, "overloaded", message, headers={"Retry-After": str(seconds)})
 
     def require_worker(self) -> None:
-        """Refuse what would wait for a worker that is gone."""
+        """Refuse a request if no worker is left."""
         if not self.ready_workers:
             raise ApiError(503, "worker_stopped", f"{self.name}: its worker has stopped; see the server's log")
 
     async def call(self, function: Callable[[Run], T], languages: Languages = NONE) -> T:
-        """Have a worker call a function with its run, for a request that was admitted; cancelled in time, it is not."""
+        """Have a worker call a function with its run; a cancelled call that still waits is skipped."""
         self.require_worker()
         if languages != NONE:
             function = functools.partial(call_between, function=function, around=self.choose(languages)[0])
@@ -192,12 +192,12 @@ class ServedModel:
         return results
 
     def worker_stopped(self) -> None:
-        """Answer everything that waits, if that was the last worker."""
+        """Answer everything that waits with an error, if that was the last worker."""
         if not self.ready_workers:
             self.queue.fail(WorkerError(STOPPED))
 
     def end_processes(self, seconds: float) -> None:
-        """Wait for the ends of its processes, and kill those that are busy then: nobody waits for them any more."""
+        """Wait for the worker processes to end, then kill those that have not; kill busy ones at once."""
         end = time.monotonic() + seconds
         for worker in self.workers:
             if isinstance(worker, ProcessWorker):
@@ -205,12 +205,12 @@ class ServedModel:
                 worker.kill()
 
     def has_moved(self) -> bool:
-        """Return whether the best checkpoint is another one than was loaded."""
+        """Return whether the best checkpoint has changed since the model was loaded."""
         return versions(self.folders) != self.version
 
 
 def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Run:
-    """Open the run of a model on a device, for the engine that is to search."""
+    """Open the run of a model on a device, for the engine of the settings."""
     run: Run
     if settings.engine == "regard":
         run = load(*folders, device=device)
@@ -218,14 +218,14 @@ def open_run(folders: Sequence[str], device: str, settings: ServeSettings) -> Ru
         from regard.interop import open_engine
 
         run = open_engine(*folders, device=device, quantize=settings.quantize, say=log.info)
-    if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no words
+    if not run.can("classify") or run.settings.data.reads != "pictures":  # labels of pictures need no tokenizers
         run.tokenizers.source.remembered = run.tokenizers.target.remembered = WORDS
         run.unknown = unknown_words.IgnoredWords(run.tokenizers.source)
     return run
 
 
 def worker_class(workers: str, device: str) -> type[Worker]:
-    """Choose the form of a worker: by default a process for a GPU, which is as fast as the Python that feeds it."""
+    """Choose thread or process; auto: a process for a GPU, whose speed depends on the Python code that feeds it."""
     if workers == "auto":
         workers = "process" if device.startswith("cuda") and sys.platform != "win32" else "thread"
     if workers == "process" and sys.platform == "win32":
@@ -234,7 +234,7 @@ def worker_class(workers: str, device: str) -> type[Worker]:
 
 
 def versions(folders: Sequence[str]) -> tuple[str, ...]:
-    """Tell the best checkpoints of some folders, or what was exported, from any others."""
+    """Identify the best checkpoints, or the exports, of some folders."""
     paths = [Path(folder) if is_export(folder) else Checkpoints(Path(folder)).find("best") for folder in folders]
     return tuple(f"{path.name} {checkpoint_files.digest(path / 'manifest.json')}" for path in paths)
 
@@ -245,16 +245,16 @@ def parse_devices(text: str) -> list[str]:
 
 
 def share_threads(devices: Sequence[str]) -> None:
-    """Share threads among workers that compute on the CPU; for the main thread, before it starts them."""
+    """Divide threads among workers that compute on the CPU; call it in the main thread, before starting them."""
     cpus = sum(device == "cpu" for device in devices)
     if cpus > 1:
         torch.set_num_threads(max(1, torch.get_num_threads() // cpus))
 
 
 class Metrics:
-    """Counters of requests and histograms of their stages; what workers do is read when it is asked for.
+    """Counters of requests and histograms of their stages; figures of workers are read when `/metrics` is requested.
 
-    They are in Prometheus' format, and no label of one holds a client or a text.
+    They are in Prometheus' format, and no label holds a client or a text.
     """
 
     def __init__(self, models: Mapping[str, ServedModel]):
@@ -277,7 +277,7 @@ class Metrics:
         self.registry.register(self)
 
     def collect(self) -> Iterator[Any]:
-        """Read what the models do now."""
+        """Read the current figures of the models."""
         gauge, counter = GaugeMetricFamily, CounterMetricFamily
         captured = "CUDA graphs that were captured"
         computing = "Seconds that workers scored, aligned, labelled and looked"

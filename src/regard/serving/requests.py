@@ -1,8 +1,8 @@
-"""Requests as dataclasses: what may be sent to each route, checked in the words of the command line, and described.
+"""Requests as dataclasses: the fields of each route, their checks, with the command line's messages, and their schemas.
 
-A request is JSON. Its fields are checked by `regard.config.parse`, as the keys of a configuration are, and its schema
-is made from the same declarations. What of OpenAPI does not hang on a server's settings is data: openapi.toml has the
-words, an example of a request and the form of the answer of each route.
+A request is JSON. `regard.config.parse` checks its fields, as it checks the keys of a configuration, and its schema is
+made from the same declarations. The part of OpenAPI that does not depend on a server's settings is data: openapi.toml
+has each route's words, an example of its request and the form of its answer.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ from regard.serving.errors import ApiError, InvalidValueError, TooLargeError
 from regard.serving.settings import ServeSettings
 
 T = TypeVar("T")
-File = tuple[str, Any]  # what an uploaded picture is called in a message, and what it is read from
-LISTS = ("texts", "prefixes", "targets")  # fields of texts
+File = tuple[str, Any]  # an uploaded picture: its name in messages, and its file
+LISTS = ("texts", "prefixes", "targets")  # fields that are lists of texts
 ONE_TEXT = ("prefix", "text", "target")
 EXAMPLES = {"source_language": ("en", "eng_Latn"), "target_language": ("de", "deu_Latn")}  # of fields
 SEARCH = {each.name: each for each in dataclasses.fields(Options)}
-# Numbers that are asked for, and the settings of a server that limit them.
+# Request fields that are numbers, and the server settings that limit them.
 LIMITS = {
     "beam": "beam",
     "nbest": "beam",
@@ -45,7 +45,7 @@ log = logging.getLogger("regard.serving")
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request for one of the models that are served."""
+    """A request for one of the served models."""
 
     model: str | None = option(None, "name of the model; may be missing where only one fits")
 
@@ -59,13 +59,13 @@ class LanguageRequest(ModelRequest):
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
-        """The two languages; None for the model's own."""
+        """The source and target languages; None for the model's own."""
         return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
 class TranslateRequest(LanguageRequest):
-    """Translate texts, or caption pictures: the search's options stand beside these fields."""
+    """Translate texts; search options stand beside these fields."""
 
     texts: tuple[str, ...] = field(default=(), metadata={"help": "texts to translate, of any length", "min": 1})
     prefixes: tuple[str, ...] = field(
@@ -130,7 +130,7 @@ class LookRequest(LanguageRequest):
     target: str | None = option(None, "output that the model is made to write, instead of searching for one")
 
 
-# What each action takes: a request, and one beside pictures where it takes any.
+# The request of each action, and the one sent with pictures if it takes any.
 ACTIONS: dict[str, tuple[type[ModelRequest], type[ModelRequest] | None]] = {
     "translate": (TranslateRequest, None),
     "sample": (SampleRequest, None),
@@ -140,15 +140,15 @@ ACTIONS: dict[str, tuple[type[ModelRequest], type[ModelRequest] | None]] = {
     "classify": (ClassifyRequest, CaptionRequest),
     "caption": (CaptionRequest, CaptionRequest),
 }
-SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with the options of the search
+SEARCHING = (TranslateRequest, SampleRequest, CaptionRequest, LookRequest)  # requests with search options
 
 
 class ActionRequest(NamedTuple):
-    """What an action is asked: the fields of its request, the options of its search, and pictures."""
+    """The request of an action: its fields, search options, and pictures."""
 
     fields: Any
     options: Options = Options()
-    given: Mapping[str, Any] = {}  # options that are named; the others have a task's own defaults
+    given: Mapping[str, Any] = {}  # options in the request; others have the task's defaults
     files: Sequence[File] = ()
 
 
@@ -158,7 +158,7 @@ def read_json(body: bytes) -> dict[str, Any]:
         table = json.loads(body, parse_float=read_number, parse_constant=refuse_constant)
     except RecursionError:
         raise ApiError(400, "invalid_json", "the body is nested too deeply, expected a JSON object") from None
-    except ValueError as error:  # of its grammar, its encoding, or a number that is too long
+    except ValueError as error:  # invalid grammar or encoding, or too long a number
         raise ApiError(400, "invalid_json", f"the body is not JSON: {error}") from None
     if not isinstance(table, dict):
         raise InvalidValueError(f"{show_value(table)} given, expected a JSON object")
@@ -166,18 +166,18 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def read_number(text: str) -> float | int:
-    """Read a number with a point; 2.0 is a whole one."""
+    """Read a number with a decimal point; a whole one, such as 2.0, becomes an int."""
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse what is no JSON, though Python reads it."""
+    """Refuse NaN and Infinity, which are not JSON, though Python reads them."""
     raise ValueError(f"{name} is not a JSON number")
 
 
 def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSettings) -> tuple[T, Options]:
-    """Check the fields of a request, and the options of the search that stand among them."""
+    """Check the fields of a request, and the search options among them."""
     searches, fields = cls in SEARCHING, [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
     names = [*fields, *(SEARCH if searches else ())]
     for name in table:
@@ -195,12 +195,12 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
         message = f"texts: {total:,} characters given, expected at most {settings.characters:,} in a request"
         raise TooLargeError(message, "texts")
     try:
-        # Texts are checked by themselves: a configuration's are shorter.
+        # Check texts separately: those of a configuration are shorter.
         request = parse(cls, own | {name: "text" if isinstance(each, str) else [] for name, each in texts.items()})
         options = parse(Options, {name: value for name, value in table.items() if searches and name in SEARCH})
     except ConfigError as error:
         raise InvalidValueError(str(error), error.key) from None
-    for name, setting in LIMITS.items():  # a search could do more than this server allows
+    for name, setting in LIMITS.items():  # the search itself could do more than this server allows
         value, limit = getattr(request if name == "count" else options, name, None), getattr(settings, setting)
         if value is not None and value > limit:
             raise InvalidValueError(f"{name}: {value:,} given, expected at most {limit:,} on this server", name)
@@ -208,7 +208,7 @@ def parse_request(cls: type[T], table: Mapping[str, Any], settings: ServeSetting
 
 
 def shorten(name: str) -> str:
-    """Shorten what may be very long, and leave out what is no text."""
+    """Shorten a name that may be very long, and replace lone surrogates."""
     return name[:80].encode("utf-8", "replace").decode()
 
 
@@ -228,7 +228,7 @@ def check_texts(name: str, value: Any, settings: ServeSettings) -> tuple[str, ..
 
 
 def check_text(name: str, value: Any) -> str:
-    """Check a text: half of a pair of surrogates is no character."""
+    """Check that a value is a text, without lone surrogates."""
     if not isinstance(value, str):
         raise InvalidValueError(f"{name}: {show_value(value)} given, expected a text", name)
     try:
@@ -241,7 +241,7 @@ def check_text(name: str, value: Any) -> str:
 
 
 def log_texts(path: str, table: dict[str, Any]) -> None:
-    """Write the fields of a request into the log, without what may be a key, however deep it is."""
+    """Log the fields of a request, without anything that may be a key, at any depth."""
     try:
         line = json.dumps(hide_keys(table), ensure_ascii=True, default=str)
     except RecursionError:
@@ -250,9 +250,9 @@ def log_texts(path: str, table: dict[str, Any]) -> None:
 
 
 def hide_keys(value: Any) -> Any:
-    """Replace what stands under the name of a key."""
+    """Replace the values of fields whose names look like secrets."""
     if isinstance(value, dict):
-        shown = ("output_tokens", "tokens")  # options of the search are no keys
+        shown = ("output_tokens", "tokens")  # search options, not keys
         secret = {name for name in value if SECRET.search(name) is not None and name not in shown}
         return {name: HIDDEN if name in secret else hide_keys(each) for name, each in value.items()}
     return [hide_keys(each) for each in value] if isinstance(value, list | tuple) else value
@@ -280,7 +280,7 @@ def schema_of(cls: type, settings: ServeSettings) -> dict[str, Any]:
 
 
 def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSettings) -> dict[str, Any]:
-    """Return the schema of one field: its type, its limits, its default and its help."""
+    """Return the schema of one field: its type, limits, default and help."""
     plain = {int: "integer", float: "number", str: "string", bool: "boolean"}
     schema: dict[str, Any]
     if hint in plain:
@@ -310,21 +310,21 @@ def property_of(name: str, hint: Any, each: dataclasses.Field, settings: ServeSe
 
 @dataclass(frozen=True)
 class RouteWords:
-    """What OpenAPI says of routes: a summary of each, an example of some, of every status, and the form of answers."""
+    """OpenAPI's words for routes: their summaries, some examples, statuses, and the forms of answers."""
 
     summaries: dict[str, str]
     statuses: dict[str, str]
     examples: dict[str, dict[str, Any]]
-    schemas: dict[str, dict[str, Any]]  # by the names that answers call them
+    schemas: dict[str, dict[str, Any]]  # by the names that answers use
     answers: dict[str, Any]
 
     @classmethod
     def read(cls, package: str) -> Self:
-        """Read the words of a package's routes, in its openapi.toml."""
+        """Read the words of a package's routes from its openapi.toml."""
         return cls(**tomllib.loads(resources.files(package).joinpath("openapi.toml").read_text(encoding="utf-8")))
 
     def schema(self, form: Any) -> dict[str, Any]:
-        """Return the schema of a form, as openapi.toml writes it."""
+        """Return the schema of a form written as in openapi.toml."""
         if isinstance(form, str):
             return self.schemas[form] if form in self.schemas else self.schema(self.answers[form])
         if isinstance(form, list):
@@ -335,7 +335,7 @@ class RouteWords:
         return {"type": "object", "properties": named, "required": required}
 
     def describe(self, name: str, statuses: Iterable[str], bodies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """Return the description of a route, as FastAPI takes it; `bodies` are schemas of what is sent, by its type."""
+        """Return the description of a route for FastAPI; `bodies` maps content types to request schemas."""
         error = {"application/json": {"schema": self.schema("error")}}
         responses: dict[int | str, dict[str, Any]] = {
             int(status): {"description": self.statuses[status], "content": error} for status in statuses
@@ -356,7 +356,7 @@ WORDS = RouteWords.read("regard.serving")
 
 
 def describe_route(name: str, settings: ServeSettings) -> dict[str, Any]:
-    """Describe a route under /v1: of an action, or of one that takes no fields."""
+    """Describe a route under /v1, for an action or without fields."""
     cls, upload = ACTIONS.get(name, (None, None))
     bodies = {"application/json": schema_of(cls, settings)} if cls is not None and name in WORDS.examples else {}
     if upload is not None:
@@ -369,6 +369,6 @@ def describe_route(name: str, settings: ServeSettings) -> dict[str, Any]:
     if name == "metrics":
         figures = {"text/plain": {"schema": WORDS.schema("text")}}
         described["responses"][200] = {"description": "The figures", "content": figures}
-    if hasattr(cls, "stream"):  # it answers in events, too
+    if hasattr(cls, "stream"):  # it can also answer with events
         described["responses"][200]["content"]["text/event-stream"] = {"schema": WORDS.schema("event")}
     return described

@@ -1,19 +1,19 @@
-"""Batches of a worker: sentences that are searched together, and that others join while they are on their way.
+"""Batches of a worker: sentences that are decoded together, and that new sentences may join midway.
 
-The `Engine` of a worker has them: `add` jobs, `cancel` them, `advance`, which gives what has ended. It knows no HTTP.
-Jobs go into batches, and batches take turns: the one that has had the least time, a request counted, goes next. So a
-long document, whose sentences have a batch of their own, takes as much of the machine as one short request does. A
-batch that was idle has a small credit, that of short requests each time: such a request is often answered before a long
-one has its next turn.
+A worker's `Engine` owns the batches: `add` jobs, `cancel` them, and `advance`, which returns finished jobs. The engine
+knows nothing of HTTP. Its batches take turns: the batch that has used the least time per request goes next. So a long
+document, whose sentences have a batch of their own, takes as much of the machine as one short request. A batch that was
+idle starts with a small credit, and a batch of short requests gets it each time: a short request is often answered
+before a long one has its next turn.
 
-A `HostBatch` steps searches on the host, for whatever can be searched; sentences that come later join those that run. A
-`WholeBatch` hands them to an engine of another library, and nobody joins. A `SlotBatch` is for a GPU: a captured graph
-with slots, which sentences take as others are done. There is one for each class of source length, for greedy search or
-a beam of up to five, and for 16, 256 or 1,024 sentences, as far as they fit. All of them are captured in `warm`, within
-one budget of memory; none is captured later. A turn of such a batch orders some steps. The engine waits for them in
-another turn, after it has written down what had ended before; newcomers come in between the two. Whatever slots do not
-serve (wider beams, sampling, coverage, n-gram blocking, groups, an output longer than there is room) is searched on the
-host, step by step, in turn with the rest. On a CPU everything is.
+A `HostBatch` runs a search step by step from the host and supports all options; new sentences join the running search.
+A `WholeBatch` passes whole batches to another library's engine, and no sentence joins them. A `SlotBatch` is for a GPU:
+a captured graph with slots, which new sentences take as others finish. There is one for each class of source length,
+for greedy search or a beam of up to five, and for 16, 256 or 1,024 sentences, as far as memory allows. `warm` captures
+all of them within one memory budget. A turn of such a batch launches some steps. In another turn, after writing the
+results of earlier steps, the engine waits for them; new sentences come in between the two. Slots do not support wider
+beams, sampling, coverage, n-gram blocking, groups, or an output longer than the slot: such jobs run step by step on the
+host, in turn with the rest. On a CPU all jobs do.
 """
 
 import functools
@@ -53,82 +53,82 @@ from regard.machine import pause_garbage_collection
 from regard.models import Model, Pictures, Tokens
 from regard.serving.jobs import Job, Outcome, Update
 
-CROWD = 8  # newcomers begin when they are one in this many of those that are under way
-PATIENCE = 0.03  # seconds that a newcomer waits for others at most
+CROWD = 8  # new jobs start once there is one for this many running jobs
+PATIENCE = 0.03  # seconds that a new job waits for others at most
 BEAMS = (1, 5)  # rows of a slot
-# Slots of a graph, for a few sentences, for many, for all: how many begin together, and bursts that are under way.
+# Slots of a graph, for a few sentences, for many, for all: sentences written to it at once, and bursts in flight.
 SLOTS = {16: (4, 1), 256: (16, 1), 1024: (128, 1)}
-SHARES = {1: 0.25, 5: 0.75}  # of a class's memory
-HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: of short requests, and of long ones
-SLOT_BUDGET = 524_288  # on a GPU, where slots are the limit
-CREDIT = 0.02  # seconds by which a batch that was idle comes before the others
-SLACK = 0.01  # seconds that a batch may be ahead of another whose steps are under way: a device is never without work
-STEADY = 128  # sentences in slots of several rows from which greedy requests are searched beside them
-PREFIX = 64  # tokens of a prefix that fit into a slot
-WHOLE_BUDGET = {False: 4096, True: 8192}  # the same, where an engine of another library searches whole batches
-WHOLE_BATCH = {False: 2048, True: 4096}  # of one of them
+SHARES = {1: 0.25, 5: 0.75}  # of the memory of a length class, by beam
+HOST_BUDGET = {False: 4096, True: 2048}  # source tokens × hypotheses on a CPU: for short requests, and for long ones
+SLOT_BUDGET = 524_288  # the same on a GPU, where slots are the limit
+CREDIT = 0.02  # seconds of advantage over the other batches for a batch that was idle
+SLACK = 0.01  # seconds that a batch may be ahead of one whose steps are in flight, so that the device has work
+STEADY = 128  # sentences in slots of several rows, from which on greedy requests join them
+PREFIX = 64  # tokens of a prefix that fit in a slot
+WHOLE_BUDGET = {False: 4096, True: 8192}  # like HOST_BUDGET, for another library's engine
+WHOLE_BATCH = {False: 2048, True: 4096}  # largest cost of one of its batches
 Ended = tuple[Job, Outcome]
-common_options = functools.lru_cache(1024)(shared_options)  # once for all jobs of a request
+common_options = functools.lru_cache(1024)(shared_options)  # computed once for all jobs of a request
 
 
 class RunningBatch:
-    """Sentences that are searched together, in turn with other batches."""
+    """Sentences that are decoded together, in turn with other batches."""
 
     def __init__(self) -> None:
         self.waiting: list[Job] = []
-        self.time = 0.0  # seconds that it had, each shared among its requests
-        self.members: Counter[Any] = Counter()  # its requests, and how many jobs each has here
-        self.ordered: deque[float] = deque()  # when steps were ordered that nobody has waited for yet
-        self.streaming = 0  # jobs whose tokens are wanted as they come
+        self.time = 0.0  # seconds that it has used, divided by its number of requests
+        self.members: Counter[Any] = Counter()  # its requests, each with the number of its jobs in this batch
+        self.ordered: deque[float] = deque()  # launch times of the steps that are in flight
+        self.streaming = 0  # jobs that stream their tokens
         self.short = 0  # jobs of short requests
 
     @property
     def takes_orders(self) -> bool:
-        """Whether steps may be ordered now, or have to be waited for first."""
+        """Whether the batch can launch steps now, without waiting for earlier ones."""
         return True
 
     def add(self, job: Job) -> None:
-        """Let a job begin with the next step."""
+        """Queue a job, which starts at the next step."""
         self.waiting.append(job)
 
     def cancel(self, job: Job) -> None:
-        """Stop a job, and free its place."""
+        """Stop a job, and free its slot or rows."""
         if job in self.waiting:
             self.waiting.remove(job)
         else:
             self.stop(job)
 
     def stop(self, job: Job) -> None:
-        """Stop a job that is under way."""
+        """Stop a running job."""
 
     def advance(self) -> list[Ended]:
-        """Take or order some steps of what is here; return what has ended, with what came of it."""
+        """Run or launch some steps; return the finished jobs with their outcomes."""
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for the steps that were ordered."""
+        """Wait for the steps in flight."""
 
     def write(self) -> list[Ended]:
-        """Write down what is done, and was not written yet."""
+        """Return the finished jobs that have not been returned yet."""
         return []
 
     def partial_tokens(self) -> list[tuple[Job, list[int]]]:
-        """Return what is certain so far of the jobs that stream: the tokens that all of their hypotheses share."""
+        """Return the tokens so far of each streaming job: those that all of its hypotheses share."""
         return []
 
 
 class HostBatch(RunningBatch):
-    """Searches step by step, on any device, with options that have the same `shared_options`."""
+    """Runs searches step by step, on any device, with options that have the same `shared_options`."""
 
     def __init__(self, model: Model, device: torch.device):
         super().__init__()
         self.model, self.device = model, device
         self.searches: list[StepSearch] = []
-        self.alone: set[StepSearch] = set()  # not to be joined
+        self.alone: set[StepSearch] = set()  # searches that no sentence may join
         self.under_way: dict[SentenceSearch, Job] = {}
 
     def advance(self) -> list[Ended]:
-        """Begin with those that wait, and take a step of each search."""
+        """Start the waiting jobs, and run one step of each search."""
         ended: list[Ended] = []
         if self.waiting and self.enough():
             jobs, self.waiting = self.waiting, []
@@ -140,12 +140,12 @@ class HostBatch(RunningBatch):
         return ended
 
     def enough(self) -> bool:
-        """Return whether those that wait begin now: each beginning costs a pass over their sources, and a step."""
+        """Return whether to start the waiting jobs now: each start costs a pass over their sources, and a step."""
         patience = time.perf_counter() - self.waiting[0].added > PATIENCE
         return patience or len(self.waiting) >= max(1, len(self.under_way) // CROWD)
 
     def begin(self, jobs: Sequence[Job], alone: bool = False) -> list[Ended]:
-        """Start a search of some jobs; where that fails, one of each."""
+        """Start one search for some jobs, or one for each of them if that fails."""
         ended: list[Ended] = []
         try:
             under_way = self.start(jobs)
@@ -164,7 +164,7 @@ class HostBatch(RunningBatch):
         return ended
 
     def start(self, jobs: Sequence[Job]) -> StepSearch:
-        """Make a search of some jobs."""
+        """Create a search for some jobs."""
         source: Tokens | Pictures
         if isinstance(jobs[0].source, list):
             source = tokens_of([job.source for job in jobs], self.device)
@@ -175,7 +175,7 @@ class HostBatch(RunningBatch):
         return StepSearch(self.model, source, options[0], prefixes, each=options)
 
     def step(self, under_way: StepSearch) -> list[Ended]:
-        """Take a step of a search. If it fails, every sentence of it is searched alone: most are not to blame."""
+        """Run one step of a search. If it fails, search each of its sentences alone: most are not to blame."""
         sentences = under_way.sentences
         try:
             going = under_way.advance()
@@ -197,12 +197,12 @@ class HostBatch(RunningBatch):
         return ended
 
     def remove(self, under_way: StepSearch) -> None:
-        """Let a search go."""
+        """Remove a search."""
         self.searches.remove(under_way)
         self.alone.discard(under_way)
 
     def join(self) -> None:
-        """Put searches together that can be."""
+        """Merge all searches that can be merged with the first."""
         first = next((each for each in self.searches if each not in self.alone), None)
         for each in list(self.searches):
             if first is not None and each is not first and each not in self.alone and can_join(first, each):
@@ -210,7 +210,7 @@ class HostBatch(RunningBatch):
                 self.searches.remove(each)
 
     def stop(self, job: Job) -> None:
-        """Stop a job; its rows leave with the next step."""
+        """Stop a job; its rows leave at the next step."""
         for each in self.searches:
             for sentence in each.sentences:
                 if self.under_way.get(sentence) is job:
@@ -221,7 +221,7 @@ class HostBatch(RunningBatch):
                     return
 
     def partial_tokens(self) -> list[tuple[Job, list[int]]]:
-        """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
+        """Return the tokens that all hypotheses of each streaming sentence share."""
         tokens = []
         for each in self.searches:
             for i, sentence in enumerate(each.sentences):
@@ -238,7 +238,7 @@ class HostBatch(RunningBatch):
 
 
 class WholeBatch(RunningBatch):
-    """Sentences with the same options for an engine of another library, which searches whole batches."""
+    """Sentences with the same options for another library's engine, which decodes whole batches."""
 
     def __init__(self, search: Callable[..., Sequence[SearchResult]], most: int):
         """`most` is the largest cost of one batch."""
@@ -246,27 +246,27 @@ class WholeBatch(RunningBatch):
         self.search, self.most = search, most
 
     def advance(self) -> list[Ended]:
-        """Search for those that wait, as many as one batch has room for, and one at least."""
+        """Decode the waiting jobs, as many as fit in one batch, at least one."""
         count = max(1, sum(cost <= self.most for cost in itertools.accumulate(job.cost for job in self.waiting)))
         jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         return list(zip(jobs, self.search_together(jobs), strict=True))
 
     def search_together(self, jobs: Sequence[Job]) -> Sequence[Outcome]:
-        """Search for jobs together; where one of them is refused, each by itself."""
+        """Decode jobs together, or each alone if the engine refuses one of them."""
         try:
             prefixes = [list(job.prefix) for job in jobs] if any(job.prefix for job in jobs) else None
             return self.search([job.source for job in jobs], jobs[0].options, prefixes=prefixes)
         except RegardError as error:
             return [error] if len(jobs) == 1 else [each for job in jobs for each in self.search_together([job])]
-        except Exception as error:  # a fault of its own is that of this batch alone
+        except Exception as error:  # a fault of the engine fails this batch alone
             return [error] * len(jobs)
 
 
 class SlotBatch(RunningBatch):
-    """Slots of a device's search, of one class of length and one number of rows.
+    """Slots of a device's search, for one class of source length and one number of rows.
 
-    A turn orders a burst of steps, and does not wait for it: what the burst before has ended is written down while
-    the device is busy.
+    A turn launches a burst of steps and does not wait for it: results of the previous burst are written while the
+    device is busy.
     """
 
     def __init__(self, slots: BurstSearch):
@@ -274,33 +274,33 @@ class SlotBatch(RunningBatch):
         self.slots, self.count = slots, slots.count
         self.inside: list[Job | None] = [None] * self.count
         self.free = list(range(self.count))
-        self.first = [0] * self.count  # the burst that the job of a slot begins with
-        self.burst = 0  # the next that is waited for
-        self.unwritten: tuple[list[Job], Hypotheses] | None = None  # jobs that are done, and what came of them
+        self.first = [0] * self.count  # the burst in which the job of a slot starts
+        self.burst = 0  # the next one to wait for
+        self.unwritten: tuple[list[Job], Hypotheses] | None = None  # finished jobs, and their hypotheses
         self.partial: list[tuple[Job, list[int]]] = []
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether jobs wait, run, or have finished without being returned."""
         return bool(self.waiting) or len(self.free) < self.count or self.unwritten is not None
 
     @property
     def takes_orders(self) -> bool:
-        """Whether there is something to order, and it need not be waited for the last."""
+        """Whether the batch has work, and may launch another burst before the last one ends."""
         return len(self.ordered) < self.slots.depth and self.active
 
     @property
     def sentences(self) -> int:
-        """Sentences that are here, in a slot or waiting for one."""
+        """The number of jobs in a slot or waiting for one."""
         return self.count - self.room
 
     @property
     def room(self) -> int:
-        """Slots that nobody has or waits for."""
+        """The number of slots that no job has or waits for."""
         return len(self.free) - len(self.waiting)
 
     def advance(self) -> list[Ended]:
-        """Fill slots, order some steps, and write down what is done."""
+        """Fill slots, launch a burst, and return the finished jobs."""
         if self.waiting and self.free:
             self.fill()
         if len(self.free) < self.count:
@@ -309,7 +309,7 @@ class SlotBatch(RunningBatch):
         return self.write()
 
     def wait(self) -> None:
-        """Wait for the steps that were ordered first, and note who is done."""
+        """Wait for the oldest burst in flight, and free the slots of finished jobs."""
         copy, number = self.slots.wait(), self.burst
         self.ordered.popleft()
         self.burst += 1
@@ -324,7 +324,7 @@ class SlotBatch(RunningBatch):
             self.release(done)
 
     def write(self) -> list[Ended]:
-        """Write down what is done."""
+        """Return the finished jobs with their results."""
         if self.unwritten is None:
             return []
         (jobs, hypotheses), self.unwritten = self.unwritten, None
@@ -339,7 +339,7 @@ class SlotBatch(RunningBatch):
         return ended
 
     def fill(self) -> None:
-        """Begin with those that wait, as many as there are slots and as are read between two bursts."""
+        """Start waiting jobs: as many as there are free slots, and as can be written between two bursts."""
         count = min(len(self.free), WRITES * self.slots.together)
         jobs, self.waiting = self.waiting[:count], self.waiting[count:]
         slots, self.free = self.free[: len(jobs)], self.free[len(jobs) :]
@@ -349,20 +349,20 @@ class SlotBatch(RunningBatch):
             self.inside[slot], self.first[slot], job.begun = job, self.burst + len(self.ordered), now
 
     def stop(self, job: Job) -> None:
-        """Stop a job, and free its slot; one that is done is not written down."""
+        """Stop a job, and free its slot; a finished job has none."""
         if job in self.inside:
             slot = self.inside.index(job)
             self.slots.stop(slot)
             self.release([slot])
 
     def release(self, slots: list[int]) -> None:
-        """Free slots; the first are taken first."""
+        """Free slots; jobs take the lowest numbers first."""
         for slot in slots:
             self.inside[slot] = None
         self.free = sorted(self.free + slots)
 
     def share_tokens(self, copy: HostCopy, slots: Iterable[int]) -> list[tuple[Job, list[int]]]:
-        """Return the tokens that the hypotheses of a sentence share, where they are wanted."""
+        """Return the tokens that all hypotheses of each streaming sentence share."""
         slots = [slot for slot in slots if (job := self.inside[slot]) is not None and job.streams]
         rows = self.slots.device_search.rows
         both = (part.results(rows) for part in (copy.living(slots), copy.finished(slots)))
@@ -374,14 +374,14 @@ class SlotBatch(RunningBatch):
         return tokens
 
     def partial_tokens(self) -> list[tuple[Job, list[int]]]:
-        """Return what is certain of the jobs that stream, as the last burst left them."""
+        """Return the tokens so far of each streaming job, as of the last burst."""
         tokens, self.partial = self.partial, []
         inside = set(self.inside)
         return [(job, each) for job, each in tokens if job in inside]
 
 
 def share_prefix(texts: Sequence[list[int]]) -> list[int]:
-    """Return the tokens that all of some texts begin with."""
+    """Return the longest common prefix of some token lists."""
     if not texts:
         return []
     first, last = min(texts), max(texts)
@@ -393,7 +393,7 @@ def share_prefix(texts: Sequence[list[int]]) -> list[int]:
 
 
 class Engine:
-    """Searches with one model on one device, in batches; for one thread."""
+    """Decodes with one model on one device, in batches; not thread-safe."""
 
     def __init__(
         self,
@@ -403,28 +403,28 @@ class Engine:
         memory: float = 0.5,
         search: Callable[..., Sequence[SearchResult]] | None = None,
     ):
-        """`longest` is the most tokens of a source; `memory` the share of a GPU's free memory that slots may take.
+        """`longest` is the most tokens of a source; `memory` is the share of free GPU memory that slots may take.
 
-        `search` is that of another library's engine, which takes whole batches and computes in place of the model.
+        `search` is that of another library's engine, which takes whole batches and replaces the model.
         """
         self.model, self.longest, self.memory, self.search = model, longest, memory, search
         self.device = next(model.parameters()).device
-        self.without_gradients = type(without_gradients(model, self.device))  # settled here for every turn
+        self.without_gradients = type(without_gradients(model, self.device))  # chosen once for all turns
         self.half = self.device.type == "cuda" and precision != "fp32"
-        self.slots: dict[tuple[int, int], list[SlotBatch]] = {}  # by class of length and rows, the smallest first
+        self.slots: dict[tuple[int, int], list[SlotBatch]] = {}  # by length class and rows, the fewest slots first
         self.host: dict[tuple[bool, Options], RunningBatch] = {}
-        self.batches: dict[Job, RunningBatch] = {}  # of the jobs that are here
-        self.busy: dict[RunningBatch, None] = {}  # batches that have something to do
-        self.costs = {False: 0, True: 0}  # of the jobs here, of short requests and of long ones
-        self.waited = 0.0  # when the last steps that were ordered had been taken
-        self.ended: list[Update] = []  # without a search
+        self.batches: dict[Job, RunningBatch] = {}  # of each job in the engine
+        self.busy: dict[RunningBatch, None] = {}  # batches with work to do
+        self.costs = {False: 0, True: 0}  # of all jobs in the engine, of short requests and of long ones
+        self.waited = 0.0  # when the last awaited steps had ended
+        self.ended: list[Update] = []  # empty sources, which need no search
         self.captures = 0
 
     # ---- before the first request
 
     @torch.no_grad()
     def warm(self, example: Any) -> None:
-        """Capture every graph, and search once for an example; nothing, where there is none."""
+        """Capture all graphs, and decode an example with each beam; do nothing without an example."""
         if example is None:
             return
         if self.device.type == "cuda" and self.model.replays and isinstance(example, list):
@@ -439,7 +439,7 @@ class Engine:
                 self.advance()
 
     def capture(self, model: Model, keys: int, beam: int, room: int) -> list[SlotBatch]:
-        """Capture the graphs of a class of length, of more and more slots as far as there is memory for."""
+        """Capture the graphs of a length class, with more and more slots as far as memory allows."""
         size = output_limit(model, keys, Options(), 0) + 1
         batches: list[SlotBatch] = []
         for count, (together, depth) in SLOTS.items():
@@ -455,16 +455,16 @@ class Engine:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether a batch has work, or outcomes wait to be reported."""
         return bool(self.busy) or bool(self.ended)
 
     def room(self, bulk: bool) -> int:
-        """Return what jobs of short requests, or of long ones, may cost that are added now."""
+        """Return how much more jobs of short requests (or of long ones, if `bulk`) may cost in total."""
         budget = HOST_BUDGET if self.search is None else WHOLE_BUDGET
         return (SLOT_BUDGET if self.slots else budget[bulk]) - self.costs[bulk]
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Take jobs in."""
+        """Add jobs to their batches."""
         jobs = list(jobs)
         for number, job in enumerate(jobs):
             if isinstance(job.source, list) and not job.source:
@@ -473,7 +473,7 @@ class Engine:
             batch = self.batch_of(job, len(jobs) - number)
             self.batches[job] = batch
             self.costs[job.bulk] += job.cost
-            if not batch.members:  # it begins with as much time as the others had
+            if not batch.members:  # it starts with as much time as the others have used
                 least = min((each.time for each in self.busy if each is not batch), default=0.0) - CREDIT
                 batch.time = max(batch.time, least) if job.bulk else least
                 self.busy[batch] = None
@@ -483,11 +483,11 @@ class Engine:
             batch.add(job)
 
     def batch_of(self, job: Job, together: int = 1) -> RunningBatch:
-        """Choose the slots that serve a job, which comes with others, or the batch on the host.
+        """Choose the batch for a job: slots, or a batch on the host. `together` counts the jobs that come with it.
 
-        Two graphs in turn are slower than one. So sentences of long requests go to a graph that runs, if all have room
-        there that come with them, greedy ones beside a beam's many; and those of short ones to the smallest, unless
-        others of their kind are elsewhere.
+        Two graphs in turn are slower than one. So sentences of a long request go to a running graph with room for all
+        of them; greedy ones may join a beam's graph with many sentences. Those of a short request go to the graph with
+        the fewest slots, unless other short requests run in a larger one.
         """
         if self.in_slots(job):
             keys, greedy = length_class(len(job.source)), job.options.beam == 1
@@ -506,7 +506,7 @@ class Engine:
         return self.host[key]
 
     def in_slots(self, job: Job) -> bool:
-        """Return whether a job is one for slots."""
+        """Return whether slots support a job."""
         options = job.options
         if not self.slots or not isinstance(job.source, list) or host_features(options) or options.beam > BEAMS[-1]:
             return False
@@ -518,12 +518,12 @@ class Engine:
         limit = output_limit(self.model, len(job.source), options, len(job.prefix))
         try:
             check_prefix(job.prefix, limit)
-        except RegardError:  # the host says what is wrong with it
+        except RegardError:  # the host reports the error
             return False
         return limit < batches[0].slots.size
 
     def cancel(self, job: Job) -> None:
-        """Let a job go: its place is free with the next step."""
+        """Stop a job; its slot or rows are free from the next step."""
         if job in self.batches:
             batch = self.remove(job)
             with self.without_gradients():
@@ -531,7 +531,7 @@ class Engine:
             self.close(batch)
 
     def remove(self, job: Job) -> RunningBatch:
-        """Count a job no more; the batch that it was in."""
+        """Forget a job, and return its batch."""
         batch = self.batches.pop(job)
         self.costs[job.bulk] -= job.cost
         batch.streaming -= job.streams
@@ -542,7 +542,7 @@ class Engine:
         return batch
 
     def advance(self) -> list[Update]:
-        """Take the next batch's turn; return what has ended, and what is certain so far of what streams."""
+        """Run the next batch's turn; return the finished jobs, and the tokens so far of streaming ones."""
         updates, self.ended = self.ended, []
         batch, orders = self.next_turn()
         if batch is None:
@@ -557,7 +557,7 @@ class Engine:
                 for each in list(self.busy):  # while the device is busy
                     updates += self.end(each, each.write())
                     self.close(each)
-                began = max(batch.ordered[0], self.waited)  # it takes one batch's steps after another's
+                began = max(batch.ordered[0], self.waited)  # the device runs one batch's steps after another's
                 batch.wait()
                 self.waited = time.perf_counter()
                 batch.time += (self.waited - began) / requests
@@ -568,11 +568,12 @@ class Engine:
         return updates
 
     def next_turn(self) -> tuple[RunningBatch | None, bool]:
-        """Choose the batch whose turn it is, and whether it orders steps, or waits for those that it has ordered.
+        """Choose the batch for this turn, and whether it launches steps or waits for those in flight.
 
-        It is the one that has had the least time; where that has ordered enough, another that is hardly ahead of it. If
-        there is none of these, what was ordered first is waited for. Beside short requests, long ones order one burst
-        at a time, and none between two of a short one whose turn it is: that would wait for it on the device.
+        It is the batch that has used the least time; if that has enough steps in flight, another that is hardly ahead
+        of it. If no batch can launch steps, the engine waits for those launched first. Next to short requests, long
+        ones launch one burst at a time, and none between two bursts of a short request whose turn it is, as it would
+        have to wait.
         """
         batches = sorted(self.busy, key=lambda batch: batch.time)
         short = any(batch.short for batch in batches)
@@ -585,7 +586,7 @@ class Engine:
         return min(batches, key=lambda batch: batch.ordered[0] if batch.ordered else math.inf, default=None), False
 
     def end(self, batch: RunningBatch, ended: Iterable[tuple[Job, Outcome]]) -> list[Update]:
-        """Count jobs no more that have ended; those that were cancelled in the meantime are nobody's."""
+        """Forget finished jobs, and return their outcomes, except for jobs cancelled in the meantime."""
         updates: list[Update] = []
         for job, outcome in ended:
             if self.batches.get(job) is batch:
@@ -594,7 +595,7 @@ class Engine:
         return updates
 
     def close(self, batch: RunningBatch) -> None:
-        """Let a batch rest that has nothing to do; one of the host goes: there may be one for every sort of options."""
+        """Mark a batch without jobs as idle; delete it if it is on the host, where every set of options has its own."""
         if not batch.members and not batch.ordered:
             self.busy.pop(batch, None)
             for key in [key for key, each in self.host.items() if each is batch]:

@@ -1,15 +1,15 @@
-"""The process that serves: it listens, knows what signals mean, and reads requests within limits of size and time.
+"""The serving process: it listens, handles signals, and reads requests within limits of size and time.
 
-SIGTERM and Ctrl-C let requests that were admitted finish, and refuse new ones; SIGHUP opens runs anew whose best
-checkpoint has moved.
+On SIGTERM and Ctrl-C it finishes admitted requests and refuses new ones; on SIGHUP it reopens the runs whose best
+checkpoint has changed.
 
-At most so many connections are accepted at once, and none while the process has no descriptor left for one. Where all
-are in use, the connection that has been idle longest is closed for a new one; where none is idle, new ones wait in the
-system's queue. asyncio's own server logs a traceback for each of them instead, thousands a second.
+The number of open connections is limited, and the server accepts none while the process has no free file descriptor. At
+the limit it closes the connection that has been idle longest to accept a new one; if none is idle, new ones wait in the
+operating system's queue. asyncio's own server instead logs a traceback for every attempt, thousands a second.
 
-uvicorn reads HTTP with httptools and has no limit for size or time. What is beyond a limit while the head of a request
-is read is answered here (431, 414, 408, 400), before anything of it is kept; while its body is read, the guard answers,
-for the request is its own then.
+uvicorn reads HTTP with httptools, without limits on size or time. If the head of a request breaks a limit, this module
+answers (431, 414, 408, 400) before storing any of it. If the body breaks a limit, the guard answers, because the
+request has reached it by then.
 """
 
 import asyncio
@@ -40,28 +40,28 @@ from regard.serving.models import parse_devices, share_threads
 from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
-THREADS = 2  # that split texts and write answers beside the event loop: more of them would keep workers waiting
-SWITCH = 0.0002  # seconds for which a thread may keep the others from running: workers and the event loop alternate
-END = 2.0  # seconds that processes of workers have to end
-BACKLOG = 2048  # connections that the system keeps while the server takes none
-RESERVE = 128  # descriptors for models, workers, uploads and the log
+THREADS = 2  # threads that split texts and write answers; more of them would keep workers waiting
+SWITCH = 0.0002  # seconds after which a running thread must yield: workers and the event loop alternate
+END = 2.0  # seconds that worker processes have to end
+BACKLOG = 2048  # connections that the operating system queues while the server accepts none
+RESERVE = 128  # file descriptors for models, workers, uploads and the log
 IDLE_SECONDS = 1.0  # seconds after which an idle connection may be closed for a new one
-PAUSE = 0.25  # seconds until the next try, where there is no room
-REPORT = 60.0  # seconds between two lines of the log about that
+PAUSE = 0.25  # seconds until the next attempt to accept a connection
+REPORT = 60.0  # seconds between two log lines about exhausted connections
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-SLICE = 16_384  # bytes that are parsed at once; limits are looked at in between
-CHUNK = 25  # bytes of a chunk of one: itself, its size, and the ends of two lines
-PIPELINED = 16  # requests that may wait behind another on a connection
-LINGER = 1.0  # seconds for a client to read why it is refused, and for a request to be answered once it is
-DRAIN = 2.0  # seconds for requests to arrive whole when the server stops
-PACE = 1024  # bytes a second that a client has to take of its answer
-IDLE, HEAD, BODY = range(3)  # what of a request is being read
-Refusal = tuple[int, str, str]  # status, code and sentence
+SLICE = 16_384  # bytes parsed at once; limits are checked in between
+CHUNK = 25  # bytes of a chunk that holds one byte: that byte, the size and two line endings
+PIPELINED = 16  # requests that may wait behind another on a connection (HTTP pipelining)
+LINGER = 1.0  # seconds for a client to read a refusal, and for a refused request to be answered
+DRAIN = 2.0  # seconds for requests to arrive completely when the server stops
+PACE = 1024  # bytes per second that a client has to read of its answer
+IDLE, HEAD, BODY = range(3)  # the part of a request that is being read
+Refusal = tuple[int, str, str]  # status, code and message
 log = logging.getLogger("regard.serving")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with limits for connections and what is read from them, and without its handling of signals."""
+    """uvicorn's server with limits on connections and requests, and without its signal handlers."""
 
     def __init__(self, config: uvicorn.Config, service: Service, sockets: list[socket.socket], most: int):
         super().__init__(config)
@@ -88,14 +88,14 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `run_server`."""
+        """Leave signals to `handle_signals`."""
         yield
 
 
 def run_server(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
-    """Serve until a signal ends it, and `show` the page's address when it is ready.
+    """Serve until a signal ends it, and pass the page's address to `show` when it is ready.
 
-    An error of a run that cannot be opened is raised.
+    Raise an error if a run cannot be opened.
     """
     sys.setswitchinterval(SWITCH)
     share_threads(parse_devices(service.settings.device))
@@ -103,9 +103,9 @@ def run_server(service: Service, say: Callable[[str], None], show: Callable[[str
 
 
 async def serve(service: Service, say: Callable[[str], None], show: Callable[[str], object] | None = None) -> None:
-    """Listen, open the models, and wait for the end."""
+    """Listen, open the models, and serve until the server stops."""
     settings = service.settings
-    with contextlib.ExitStack() as stack:  # closes sockets that nothing listens on yet, too
+    with contextlib.ExitStack() as stack:  # also closes sockets if listening fails
         sockets = [stack.enter_context(each) for each in bind(settings.host, settings.port)]
         most = fit_descriptors(settings.connections)
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "regard texts"))
@@ -129,7 +129,7 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
         if listening.done():
             listening.result()
             return
-        host, port = server.listener.sockets[0].getsockname()[:2]  # port 0 is another one by now
+        host, port = server.listener.sockets[0].getsockname()[:2]  # the real port, if 0 was given
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         say(f"listening on {address}; opening {', '.join(service.folders)}")
         if most < settings.connections:
@@ -161,7 +161,7 @@ async def serve(service: Service, say: Callable[[str], None], show: Callable[[st
 
 
 def handle_signals(service: Service, server: Server, say: Callable[[str], None]) -> None:
-    """Say what signals do."""
+    """Install the signal handlers."""
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
 
     def start(work: Any) -> None:
@@ -170,7 +170,7 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
         task.add_done_callback(tasks.discard)
 
     def stop() -> None:
-        if service.draining:  # asked twice
+        if service.draining:  # second signal: stop at once
             server.should_exit = server.force_exit = True
         else:
             start(drain(service, server, say))
@@ -184,7 +184,7 @@ def handle_signals(service: Service, server: Server, say: Callable[[str], None])
 
 
 async def drain(service: Service, server: Server, say: Callable[[str], None]) -> None:
-    """Let requests finish that were admitted, for as long as there is grace."""
+    """Stop the server once admitted requests have finished, or the grace period is over."""
     service.draining = True
     for connection in list(server.server_state.connections):
         connection.hurry()  # type: ignore[union-attr]
@@ -199,7 +199,7 @@ async def drain(service: Service, server: Server, say: Callable[[str], None]) ->
 
 
 async def reload(service: Service, say: Callable[[str], None]) -> None:
-    """Open runs anew whose best checkpoint has moved; one that cannot be opened stays as it is."""
+    """Reopen the runs whose best checkpoint has changed; stop at the first error, and keep the open models."""
     try:
         names = await service.reload()
     except Exception as error:
@@ -215,16 +215,16 @@ async def reload(service: Service, say: Callable[[str], None]) -> None:
 
 
 class Listener:
-    """Sockets that accept connections. It is what uvicorn's shutdown takes for a server."""
+    """Sockets that accept connections. It stands in for the server object that uvicorn's shutdown expects."""
 
     def __init__(self, sockets: Sequence[socket.socket], most: int, connections: set[Any]):
         self.sockets, self.most, self.connections = sockets, most, connections
-        self.idle: dict[Connection, float] = {}  # since when; who enters it leaves it with the next request
+        self.idle: dict[Connection, float] = {}  # since when; removed at the next request
         self.reported: dict[str, float] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
     async def accept(self, listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
-        """Accept connections of one socket, as long as there is room; `make` makes the protocol of each."""
+        """Accept connections on one socket while there is room; `make` creates the protocol of each."""
         loop = asyncio.get_running_loop()
         while True:
             while len(self.connections) >= self.most:
@@ -239,14 +239,14 @@ class Listener:
                 continue
             try:
                 await loop.connect_accepted_socket(make, accepted)
-            except OSError as error:  # it is gone already, or its transport has found no descriptor
+            except OSError as error:  # the client is gone, or no descriptor is left for the transport
                 accepted.close()
                 await self.pause_after(error)
 
     async def pause_after(self, error: OSError) -> None:
-        """Take no connection for a moment, where there is no descriptor for one."""
+        """Stop accepting for a moment if no descriptor is left."""
         if error.errno not in EXHAUSTED:
-            return  # a client that went before it was accepted
+            return  # the client disconnected before it was accepted
         self.close_idle()
         count = len(self.connections)
         self.report(
@@ -256,7 +256,7 @@ class Listener:
         await asyncio.sleep(PAUSE)
 
     def close_idle(self) -> bool:
-        """Close the connection that has been idle longest, if that is long enough."""
+        """Close the connection that has been idle longest, if it has been idle for long enough."""
         if not self.idle:
             return False
         connection, since = next(iter(self.idle.items()))
@@ -267,28 +267,28 @@ class Listener:
         return True
 
     def report(self, message: str) -> None:
-        """Write a line into the log, once a minute."""
+        """Log a warning, each kind at most once a minute."""
         kind, now = message[:12], time.monotonic()
         if now - self.reported.get(kind, -REPORT) >= REPORT:
             self.reported[kind] = now
             log.warning("%s", message)
 
-    # ---- what uvicorn asks of a server
+    # ---- methods that uvicorn calls on a server
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         for task in self.tasks:
             task.cancel()
         for each in self.sockets:
             each.close()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is accepted any more."""
+        """Wait until no task accepts connections any more."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Bind a socket to each address of a host, and listen; what cannot be is a person's mistake."""
+    """Bind a socket to each address of a host, and listen; a CommandError explains an address that cannot be used."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -297,7 +297,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
             sockets.append(socket.socket(family, kind, protocol))
-            if os.name == "posix":  # elsewhere it would let two servers have the same port
+            if os.name == "posix":  # on Windows it would let two servers share a port
                 sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sockets[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -312,7 +312,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def explain(error: OSError, host: str, port: int) -> str:
-    """Say why an address cannot be listened on, and what to do."""
+    """Return a message on why the server cannot listen on an address, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return f"--port: {port} on {host} is in use; stop what listens there, or choose another port (0: any free one)"
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -323,8 +323,8 @@ def explain(error: OSError, host: str, port: int) -> str:
 
 
 def fit_descriptors(connections: int) -> int:
-    """Return how many connections have descriptors; raise the process's soft limit as far as they need."""
-    if sys.platform != "win32":  # which has no such limit
+    """Return how many connections can have descriptors; raise the process's soft limit if needed."""
+    if sys.platform != "win32":  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -342,7 +342,7 @@ def fit_descriptors(connections: int) -> int:
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's protocol with limits: a request is read in time and size, or refused."""
+    """uvicorn's protocol with limits: it refuses requests that are too large or arrive too slowly."""
 
     def __init__(self, settings: ServeSettings, listener: Listener, count: Callable[[int], None], **uvicorn: Any):
         super().__init__(**uvicorn)
@@ -352,20 +352,20 @@ class Connection(HttpToolsProtocol):
         self.size = self.lines = self.raw = self.payload = 0
         self.refusal: Refusal | None = None
         self.stopped = False  # nothing more is read
-        self.timer: asyncio.TimerHandle | None = None  # of reading
+        self.timer: asyncio.TimerHandle | None = None  # time-out of reading
         self.write_timer: asyncio.TimerHandle | None = None
         self.unsent = 0
 
     # ---- a connection comes and goes
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request, not for ever."""
+        """Start waiting for the first request, with a time-out."""
         super().connection_made(transport)
         self.listener.idle[self] = time.monotonic()
         self.set_timer(self.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let everything go."""
+        """Remove the connection from the listener, and cancel its timers."""
         self.listener.idle.pop(self, None)
         self.stopped = True
         self.cancel_timer()
@@ -375,7 +375,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """Close the connection, even if its client takes nothing any more."""
+        """Close the connection, even if its client has stopped reading."""
         self.stopped = True
         self.transport.close()
         if self.is_flushing:
@@ -383,13 +383,13 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_flushing(self) -> bool:
-        """Whether something that was written has not been sent yet."""
+        """Whether the write buffer still holds data."""
         return self.transport.get_write_buffer_size() > 0
 
     # ---- reading
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, a piece at a time."""
+        """Parse received data, a slice at a time."""
         for start in range(0, len(data), SLICE):
             if self.stopped:
                 return
@@ -402,12 +402,12 @@ class Connection(HttpToolsProtocol):
             self.set_timer(max(0.0, self.begun + self.seconds - self.loop.time()))
 
     def feed(self, piece: bytes) -> None:
-        """Parse a piece; what is beyond a limit is an error of the parser."""
+        """Parse a slice; breaking a limit raises a parser error."""
         while piece:
             try:
                 self.parser.feed_data(piece)
                 break
-            except httptools.HttpParserUpgrade as upgrade:  # there is nothing to upgrade to: HTTP goes on
+            except httptools.HttpParserUpgrade as upgrade:  # there is no upgrade: go on with HTTP
                 piece = piece[upgrade.args[0] :]
         self.raw += len(piece)
         if self.phase != IDLE and self.raw > CHUNK * self.payload + self.settings.header_bytes + SLICE:
@@ -416,18 +416,18 @@ class Connection(HttpToolsProtocol):
             self.stop(400, "invalid_http", "there is too much between the chunks of the body; send a plain one")
 
     def stop(self, status: int, code: str, message: str) -> None:
-        """Stop the parser: it raises an error of its own, whatever a callback raises."""
+        """Stop the parser with an error; it raises one of its own, whatever a callback raises."""
         self.refusal = (status, code, message)
         raise httptools.HttpParserError(message)
 
     def stop_large(self) -> None:
-        """Refuse headers that are too many or too large."""
+        """Refuse too many or too large headers."""
         most, number = self.settings.header_bytes, self.settings.headers
         message = f"the headers are more than {most:,} bytes or {number:,} lines, the most that is allowed; send fewer"
         self.stop(431, "headers_too_large", message)
 
     def on_message_begin(self) -> None:
-        """Begin a request: its time counts from here."""
+        """Start a request, and its time-out."""
         self._unset_keepalive_if_required()
         self.cancel_timer()
         self.listener.idle.pop(self, None)
@@ -436,7 +436,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take in a part of the address."""
+        """Add a part of the URL."""
         self.size += len(url)
         most = self.settings.header_bytes // 2
         if self.size > most:
@@ -444,7 +444,7 @@ class Connection(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header; one after the body is counted, and dropped."""
+        """Add a header; trailers after the body count, but are dropped."""
         self.size += len(name) + len(value) + 4
         self.lines += 1
         if self.size > self.settings.header_bytes or self.lines > self.settings.headers:
@@ -453,19 +453,19 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Let the request be answered, unless too many wait before it."""
+        """Pass the request on, unless too many wait before it on this connection."""
         if len(self.pipeline) >= PIPELINED:
             self.stop(429, "overloaded", "too many requests were sent without waiting for an answer; send fewer")
         super().on_headers_complete()
         self.phase = BODY
 
     def on_body(self, body: bytes) -> None:
-        """Take in a part of the body."""
+        """Add a part of the body."""
         self.payload += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request: it was read in time."""
+        """End the reading of a request."""
         self.phase = IDLE
         self.cancel_timer()
         super().on_message_complete()
@@ -484,13 +484,13 @@ class Connection(HttpToolsProtocol):
         self.timer = self.loop.call_later(seconds, self.expire)
 
     def cancel_timer(self) -> None:
-        """Expect nothing."""
+        """Cancel the time-out of reading."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
     def expire(self) -> None:
-        """Refuse a request that has not arrived in time."""
+        """Refuse a request that has not arrived in time, or close an idle connection."""
         self.timer = None
         if self.transport.is_closing():
             return
@@ -503,7 +503,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(408, "request_timeout", message)
 
     def hurry(self) -> None:
-        """Give a request that is on its way a moment to arrive: the server stops."""
+        """Shorten the time-out of a request that is arriving, because the server stops."""
         if self.phase != IDLE and not self.stopped:
             self.seconds = min(DRAIN, self.seconds)
             self.set_timer(self.seconds)
@@ -516,32 +516,32 @@ class Connection(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        """Read nothing more; say why, after what is being answered."""
+        """Read no more, and send the reason after the answer in progress."""
         self.stopped = True
         self.cancel_timer()
         if self.is_answered:
-            if self.phase == BODY:  # and so is this one
+            if self.phase == BODY:  # this request has been answered, too
                 self.end()
                 return
             self.write_refusal(status, code, message)
         else:
-            self.cycle.keep_alive = False  # it closes the connection in the end
+            self.cycle.keep_alive = False  # uvicorn closes the connection after the answer
             if self.phase == BODY:
                 self.cycle.scope["state"][REFUSAL] = (status, code, message)
                 self.cycle.message_event.set()
                 self.timer = self.loop.call_later(LINGER, self.give_up)
             else:
                 self.count_refused(status)
-            self.flow.resume_reading()  # to drop what comes, and to see the client go
+            self.flow.resume_reading()  # to discard input, and to notice a disconnect
 
     def give_up(self) -> None:
-        """Close what has not been answered though it could be."""
+        """Close the connection if the answer to a refused request has not started."""
         self.timer = None
         if self.cycle is not None and not self.cycle.response_started and not self.pipeline:
             self.end()
 
     def write_refusal(self, status: int, code: str, message: str) -> None:
-        """Answer a request that never came to a route."""
+        """Answer a request that has not reached a route."""
         self.count_refused(status)
         log.info("- - %d", status)
         body = json.dumps({"error": {"code": code, "message": message, "field": None}}).encode()
@@ -554,11 +554,11 @@ class Connection(HttpToolsProtocol):
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n" + body)
         if self.transport.can_write_eof():
-            self.transport.write_eof()  # a close now would take the answer away from a client that still sends
+            self.transport.write_eof()  # closing now could discard the answer if the client is still sending
         self.timer = self.loop.call_later(LINGER, self.transport.abort)
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or wait for one."""
+        """Go on with the next request, or become idle."""
         super().on_response_complete()
         self.watch_writing()
         if self.transport.is_closing():
@@ -569,7 +569,7 @@ class Connection(HttpToolsProtocol):
             self._unset_keepalive_if_required()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection on which nothing comes."""
+        """Close an idle connection."""
         self.timeout_keep_alive_task = None
         if not self.transport.is_closing():
             self.end()
@@ -577,18 +577,18 @@ class Connection(HttpToolsProtocol):
     # ---- writing
 
     def pause_writing(self) -> None:
-        """Wait for a client that reads slowly, while it reads."""
+        """Watch whether a slow client keeps reading."""
         super().pause_writing()
         self.watch_writing()
 
     def watch_writing(self) -> None:
-        """Look again after a while, if something has not been sent."""
+        """Check again later, if the write buffer still holds data."""
         if self.write_timer is None and self.is_flushing:
             self.unsent = self.transport.get_write_buffer_size()
             self.write_timer = self.loop.call_later(self.seconds, self.expire_writing)
 
     def expire_writing(self) -> None:
-        """Drop a client that does not take its answer."""
+        """Disconnect a client that reads its answer too slowly."""
         self.write_timer = None
         left = self.transport.get_write_buffer_size()
         if not left:

@@ -1,11 +1,11 @@
-"""The service behind the routes: what a request asks for is split into jobs, searched, and put together again.
+"""The service behind the routes: it splits a request into jobs, has them searched, and joins the results.
 
-It runs in the event loop, and computes nothing with a model there: workers do that, in threads or processes.
+It runs in the event loop and computes nothing with a model: workers do that, in threads or processes.
 
-The lines of a text are kept. Each is split into its sentences, and a sentence that is too long into pieces, as
-`regard translate --split` does; where `split` is None only lines that are too long are split. Without `split` such a
-line is cut, and the answer says so. A tag such as <2de> at the beginning holds for all that follows: it is put before
-every piece.
+It keeps the lines of a text. It splits each line into sentences, and a sentence that is too long into pieces, as
+`regard translate --split` does; if `split` is None, it splits only lines that are too long. If `split` is false, it
+cuts such a line, and the answer says so. A tag at the beginning, such as <2de>, applies to everything that follows: it
+is put before every piece.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from regard.serving.worker import collect_page, list_all, score_tokens
 from regard.tasks import Classified, Translation, to_translation, to_translations, translate
 
 SENTENCE = 150  # characters of one, about
-MANY = 64  # sentences whose texts are split or written in a thread: fewer take less than to hand them over and back
-Event = tuple[str, dict[str, Any]]  # of a stream
+MANY = 64  # sentences above which texts are handled in a thread; for fewer, passing them to it costs more than it saves
+Event = tuple[str, dict[str, Any]]  # of a stream: its name and data
 T = TypeVar("T")
 
 
@@ -50,7 +50,7 @@ class SplitText:
     text: str
     lines: tuple[str, ...]
     parts: tuple[tuple[sentence_split.Piece, ...], ...]  # of each line, at least one
-    cut: bool  # the end of a line is missing
+    cut: bool  # whether the end of a line was cut off
 
     @property
     def texts(self) -> list[str]:
@@ -59,11 +59,11 @@ class SplitText:
 
     @property
     def whole(self) -> bool:
-        """Whether the text is one piece, as it is."""
+        """Whether the text is a single unchanged piece."""
         return len(self.lines) == 1 and len(self.parts[0]) == 1 and self.parts[0][0].text == self.text
 
     def join(self, outputs: Iterator[list[Translation]], count: int, ranked: bool) -> list[Translation]:
-        """Join the outputs for its pieces to those for the text, the `count` best where they are `ranked`."""
+        """Join the outputs for the pieces into outputs for the text, the `count` best if they are `ranked`."""
         if self.whole:
             return list(next(outputs))
         each = []
@@ -77,23 +77,23 @@ class SplitText:
 
 
 class Service:
-    """The models of a server, and what can be asked of them."""
+    """The models of a server, and its actions."""
 
     def __init__(self, settings: ServeSettings, folders: Mapping[str, list[str]]):
         self.settings, self.folders = settings, dict(folders)
-        run_languages.parse_given(settings.languages, list(self.folders))  # a mistake is told before anything is opened
+        run_languages.parse_given(settings.languages, list(self.folders))  # report mistakes before opening models
         self.models: dict[str, ServedModel] = {}
         self.metrics = Metrics(self.models)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.draining = False
         self.reloading = asyncio.Lock()
-        self.under_way: set[object] = set()  # requests
-        self.replaced: dict[ServedModel, set[object]] = {}  # models, and the requests that may still use them
+        self.under_way: set[object] = set()  # requests in progress
+        self.replaced: dict[ServedModel, set[object]] = {}  # replaced models, and the requests that may still use them
 
     # ---- from start to end
 
     async def start(self) -> None:
-        """Open every model; an error of one is raised."""
+        """Open every model; raise an error if one cannot be opened."""
         self.loop = asyncio.get_running_loop()
         for name, folders in self.folders.items():
             self.models[name] = await open_in_thread(self.open, name, folders)
@@ -105,7 +105,7 @@ class Service:
         return model
 
     async def reload(self) -> list[str]:
-        """Open models anew whose best checkpoint has moved; requests that are under way end with the old ones."""
+        """Reopen models whose best checkpoint has changed; requests in progress finish with the old ones."""
         names = []
         async with self.reloading:
             for name, old in list(self.models.items()):
@@ -118,7 +118,7 @@ class Service:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the models open that a request may use, for as long as it lasts."""
+        """Keep the models open that the current request may use."""
         request = object()
         self.under_way.add(request)
         try:
@@ -128,7 +128,7 @@ class Service:
             self.close_replaced()
 
     def close_replaced(self) -> None:
-        """Close models that were opened anew, once no request is left that began with them."""
+        """Close replaced models once all requests that may use them have ended."""
         for model, users in list(self.replaced.items()):
             users &= self.under_way
             if not users:
@@ -136,30 +136,30 @@ class Service:
                 model.queue.close()
 
     def close(self) -> None:
-        """End all workers."""
+        """Close the queues of all models, which ends their workers."""
         for model in (*self.models.values(), *self.replaced):
             model.queue.close()
 
     def end_processes(self, seconds: float) -> None:
-        """Wait for the ends of all processes of workers."""
+        """Wait for all worker processes to end."""
         for model in (*self.models.values(), *self.replaced):
             model.end_processes(seconds)
 
     @property
     def ready(self) -> bool:
-        """Whether every model serves, and new requests are welcome."""
+        """Whether every model serves and the server is not draining."""
         loaded = len(self.models) == len(self.folders)
         return loaded and not self.draining and all(model.ready for model in self.models.values())
 
     def deliver(self, updates: list[Update]) -> None:
-        """Take what workers hand over, in their threads."""
+        """Pass updates from workers' threads to the event loop."""
         if self.loop is not None and updates:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no request waits any more
                 self.loop.call_soon_threadsafe(self.resolve, updates)
 
     @staticmethod
     def resolve(updates: list[Update]) -> None:
-        """Note what came of jobs, in the event loop."""
+        """Pass outcomes to their requests, in the event loop."""
         for job, outcome in updates:
             if isinstance(job.request, PendingRequest):
                 job.request.update(job, outcome)
@@ -167,7 +167,7 @@ class Service:
     # ---- what every request needs
 
     def pick(self, name: str | None, *actions: str) -> ServedModel:
-        """Find the model that a request names, or the only one that can do one of these actions."""
+        """Return the model that a request names, or the only one that supports one of these actions."""
         if len(self.models) < len(self.folders):
             raise ApiError(503, "loading", "the models are being loaded; try again", headers={"Retry-After": "2"})
         if name is not None:
@@ -186,14 +186,14 @@ class Service:
         raise InvalidValueError(problem, "model")
 
     def begin(self, model: ServedModel, jobs: Sequence[Job], stream: bool = False) -> PendingRequest:
-        """Let the jobs of a request wait for their places."""
+        """Queue the jobs of a request."""
         model.admit(len(jobs))
         pending = PendingRequest(jobs, stream)
         model.queue.add(jobs)
         return pending
 
     async def finish(self, model: ServedModel, pending: PendingRequest) -> list[SearchResult]:
-        """Wait for what comes of the jobs of a request; if it is cancelled, its places are free again."""
+        """Wait for the results of a request; if it is cancelled, cancel its unfinished jobs."""
         start = time.perf_counter()
         try:
             await pending.done
@@ -210,7 +210,7 @@ class Service:
 
     @staticmethod
     async def run_in_thread(size: int, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function, in a thread where it has much to do, so that other requests do not wait for it."""
+        """Call a function, in a thread if it has much to do, so that it does not block other requests."""
         return function(*arguments) if size <= MANY else await asyncio.to_thread(function, *arguments)
 
     # ---- translations
@@ -222,7 +222,7 @@ class Service:
         return await self.complete(model, asked.fields, asked.options, texts, sources, results)
 
     async def translate_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
-        """Translate texts: events of what is certain so far, and then the whole answer."""
+        """Translate texts: yield events with the tokens so far, and then the whole answer."""
         request, options = asked.fields, asked.options
         model, texts, jobs, sources = await self.prepare(request, options)
         pieces = [(text, piece) for text, each in enumerate(texts) for piece in range(len(each.texts))]
@@ -235,7 +235,7 @@ class Service:
     async def follow(
         self, model: ServedModel, pending: PendingRequest, languages: Languages = NONE
     ) -> AsyncIterator[tuple[int, str]]:
-        """Yield the number of a job and what is written of it so far, whenever that grows."""
+        """Yield the number of a job and its output so far, whenever that changes."""
         assert pending.updates is not None
         tokenizer, written = model.tokenizers_between(languages).target, [""] * len(pending.jobs)
         try:
@@ -245,7 +245,7 @@ class Service:
                 if output != written[number]:
                     written[number] = output
                     yield number, output
-        except BaseException:  # nobody listens any more
+        except BaseException:  # the client is gone
             model.queue.cancel(pending.release())
             raise
 
@@ -280,7 +280,7 @@ class Service:
             if any(request.prefixes):
                 number = 0
                 for each, prefix in zip(texts, target.encode_prefixes(list(request.prefixes)), strict=True):
-                    prefixes[number] = prefix  # of a text's first piece
+                    prefixes[number] = prefix  # of the text's first piece
                     number += len(each.texts)
             jobs = [Job(tokens, options, prefixes.get(number, target.before)) for number, tokens in enumerate(ids)]
         return model, texts, jobs, ids
@@ -294,7 +294,7 @@ class Service:
         sources: Sequence[list[int]],
         results: Sequence[SearchResult],
     ) -> dict[str, Any]:
-        """Put the outputs of sentences together, with what was asked for beside them."""
+        """Build the answer from the outputs of the sentences, with alignments and scores if requested."""
         with self.metrics.stages.labels("finish").time():
             outputs = [result.outputs for result in results]
             target = model.tokenizers_between(request.languages).target
@@ -319,7 +319,7 @@ class Service:
     async def answer(
         self, model: ServedModel, results: Sequence[dict[str, Any]], texts: Sequence[str]
     ) -> dict[str, Any]:
-        """Build the answer for some texts: each result with the words that did not occur in training."""
+        """Build the answer for some texts, adding to each result the words that did not occur in training."""
         unknown = await self.run_in_thread(sum(map(len, texts)) // SENTENCE, model.list_unknown, texts)
         results = [{**result, "unknown": words} for result, words in zip(results, unknown, strict=True)]
         return {"model": model.name, "results": results}
@@ -351,7 +351,7 @@ class Service:
         model = self.pick(request.model, "sample")
         options = Options(**{"longest": model.sample_tokens, **asked.given, "sample": True, "nbest": 1})
         prefix = model.tokenizers.target.encode(request.prefix)
-        # A source is not looked at; the number in it gives each text random numbers of its own.
+        # The model does not read the source; its number gives each text random numbers of its own.
         return model, [Job([number], options, prefix) for number in range(request.count)]
 
     async def sample(self, asked: ActionRequest) -> dict[str, Any]:
@@ -360,7 +360,7 @@ class Service:
         return self.samples_of(model, await self.finish(model, self.begin(model, jobs)))
 
     async def sample_stream(self, asked: ActionRequest) -> AsyncIterator[Event]:
-        """Sample texts: events of what is written so far, and then the whole answer."""
+        """Sample texts: yield events with the texts so far, and then the whole answer."""
         model, jobs = self.sampling(asked)
         pending = self.begin(model, jobs, stream=True)
         async for number, output in self.follow(model, pending):
@@ -368,7 +368,7 @@ class Service:
         yield "result", self.samples_of(model, await self.finish(model, pending))
 
     def samples_of(self, model: ServedModel, results: Sequence[SearchResult]) -> dict[str, Any]:
-        """Samples as an answer holds them."""
+        """Build the answer for samples."""
         target = model.tokenizers.target
         texts = [to_translation(result.outputs[0], target) for result in results]
         return {"model": model.name, "results": [as_table(text) for text in texts]}
@@ -417,7 +417,7 @@ class Service:
         items: Any = await self.decode(model, files) if files else request.texts
         model.admit(1)
         labels: list[Classified | None] = await model.call_in_parts(Run.classify, items=items)
-        keys = ("label", "probability", "probabilities")  # each null for a text without words
+        keys = ("label", "probability", "probabilities")  # all null for a text without words
         results = [{key: getattr(each, key, None) for key in keys} for each in labels]
         return {"model": model.name, "results": results} if pictures else await self.answer(model, results, items)
 
@@ -436,12 +436,12 @@ class Service:
 
     @staticmethod
     async def decode(model: ServedModel, files: Sequence[requests.File]) -> list[np.ndarray]:
-        """Decode uploaded pictures, in a thread."""
+        """Decode uploaded pictures in a thread."""
         data = model.run.settings.data
         return await asyncio.to_thread(lambda: [picture_pixels.decode_for(data, file, name) for name, file in files])
 
     async def look(self, asked: ActionRequest) -> dict[str, Any]:
-        """Look into a model with a text or an uploaded picture: the data that a page of `regard look` draws from."""
+        """Look into a model with a text or an uploaded picture; return the data of a `regard look` page."""
         request, files = asked.fields, asked.files
         item: Any = request.text
         if len(files) > 1:
@@ -474,7 +474,7 @@ class Service:
 
 
 async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a thread that the end of the process does not wait for."""
+    """Call a function in a daemon thread, which does not delay the end of the process."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 
@@ -488,13 +488,13 @@ async def open_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.wrap_future(future)
 
 
-# ---- texts as sentences that a model takes, and their outputs as texts again
+# ---- splitting texts, and joining outputs
 
 
 def split_texts(
     texts: Sequence[str], tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str] = ()
 ) -> tuple[list[SplitText], list[list[int]]]:
-    """Split texts into what a model of this length takes; and the tokens of all pieces, in order."""
+    """Split texts into pieces that fit the model; return them with the tokens of all pieces, in order."""
     whole, ids, again = [], tokenizer.encode_batch(list(texts)), list[str]()
     tokens: list[list[int] | None] = []
     for text, own in zip(texts, ids, strict=True):
@@ -514,7 +514,7 @@ def split_texts(
 
 
 def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None, tags: Sequence[str]) -> SplitText:
-    """Split a text into lines, and each line into pieces that a model takes, with the tag that holds for each."""
+    """Split a text into lines, and each line into pieces that fit the model, each with the tag that applies to it."""
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text))
@@ -536,7 +536,7 @@ def split_text(text: str, tokenizer: Tokenizer, longest: int, split: bool | None
 def join_texts(
     texts: Sequence[SplitText], translations: Sequence[list[Translation]], options: Options
 ) -> list[dict[str, Any]]:
-    """Join the outputs of sentences to those of their texts, as an answer holds them."""
+    """Join the outputs of pieces into the results for their texts, as JSON objects."""
     pieces, answers = iter(translations), []
     for each in texts:
         joined = each.join(pieces, options.nbest, not options.sample)
@@ -545,14 +545,14 @@ def join_texts(
 
 
 def check_pairs(texts: Sequence[str], targets: Sequence[str]) -> None:
-    """Refuse lists of other lengths."""
+    """Refuse lists of different lengths."""
     if len(texts) != len(targets):
         message = f"targets: {len(targets)} given, expected one for each of {len(texts)} texts"
         raise InvalidValueError(message, "targets")
 
 
 def as_table(output: Translation) -> dict[str, Any]:
-    """Write an output as an answer holds it."""
+    """Return an output as a JSON object."""
     table: dict[str, Any] = {
         "text": output.text,
         "score": finite(output.score),
@@ -570,5 +570,5 @@ def as_table(output: Translation) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """Return a number that JSON can hold, or None."""
+    """Return a number, or None if JSON cannot hold it."""
     return value if math.isfinite(value) else None

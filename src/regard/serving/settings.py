@@ -1,4 +1,4 @@
-"""Settings of `regard serve`: where it listens, what may be asked for, and of which runs. Imports no torch."""
+"""Settings of `regard serve`: the address, the limits on requests, and the runs to serve. Imports no torch."""
 
 import os
 from collections.abc import Sequence
@@ -66,12 +66,12 @@ class ServeSettings:
 
 
 def parse_runs(arguments: Sequence[str], engine: str = "regard") -> dict[str, list[str]]:
-    """Read RUN, NAME=RUN and NAME=RUN+RUN: the folders of each model by its name, for the engine that searches."""
+    """Parse RUN, NAME=RUN and NAME=RUN+RUN into the folders of each model, checking them for the engine."""
     models: dict[str, list[str]] = {}
     for argument in arguments:
         name, equals, folders = argument.partition("=")
         if not equals or packs.is_folder(argument):
-            path = Path(os.path.abspath(argument))  # a link's own name
+            path = Path(os.path.abspath(argument))  # the link's own name, not its target's
             name, folders = path.stem if packs.is_pack(path) else path.name, argument
         each = [folders] if packs.is_folder(folders) else folders.split("+")
         if not name or not all(each):

@@ -1,20 +1,20 @@
-"""Workers: a thread for each model and device, which owns the model and all that is computed with it.
+"""Workers: a thread for each model and device, which owns the model and everything computed with it.
 
-A `ThreadWorker` computes in its own thread; a `ProcessWorker` has a process of its own that does, so that it shares no
-interpreter with what reads requests. Either takes turns: what is new is taken, jobs are searched, a call is made, and
-what came of it is reported.
+A `ThreadWorker` computes in its own thread. A `ProcessWorker` computes in a process of its own, so that it does not
+share a Python interpreter with the code that reads requests. Both work in turns: take new jobs, run searches, make a
+call, report the results.
 
-What a worker is asked to call with its run, between two turns of searches, are functions at the top of this module: in
-another process they are found by their names.
+Between two turns of searches a worker can call a function with its run. These functions are at the top level of this
+module, so that another process can find them by name.
 
-A `ProcessWorker` takes from its queue what a thread would, and sends it. It knows what it has sent, so that the queue
-and the limits are those of this process, and nothing has to be asked for. Two threads work for it: one sends, one takes
-what comes back, so that neither side can keep the other from going on.
+A `ProcessWorker` takes jobs from its queue as a thread would, and sends them. It keeps track of what it has sent, so
+the queue and the limits stay in this process, and it never has to ask the other one. It uses two threads, one that
+sends and one that receives, so that neither side can block the other.
 
-Its process is started with the number of a socket that is open in both. The first messages say what to open, and are
-answered with what an engine has room for (what jobs of short requests, and of long ones, may cost together) and has
-captured, or with an error. From then on every message in is an `Order`, every message out a `Report`: what came of one
-turn, or of a call. The process ends when it is told to, or the other end is closed.
+The process starts with the number of a socket that is open in both. The first messages tell it what to open; it answers
+with the engine's room (the most that jobs of short requests, and of long ones, may cost together) and the number of
+captured graphs, or with an error. After that, every message in is an `Order`, and every message out is a `Report`: the
+results of one turn, or of a call. The process ends when it is told to, or when the other end is closed.
 """
 
 import contextlib
@@ -51,30 +51,30 @@ from regard.serving.settings import LOG_FORMAT, ServeSettings
 
 STOPPED = "the worker of this model has stopped; see the server's log"
 SPAN = 10.0  # seconds over which the rate of sentences is measured
-TELL = 0.25  # seconds of searching after which they are reported, whether anything has ended or not
-# What is on the path here is there, too: a plugin may lie beside the program.
+TELL = 0.25  # seconds of searching after which they are reported even if no job has ended
+# The process gets the same import path: a plugin may lie beside the program.
 PROGRAM = """import json, sys
 sys.path[:] = json.loads(sys.argv[2])
 from regard.serving.worker import main
 main(int(sys.argv[1]))"""
-# A terminal's Ctrl-C and a service's SIGTERM go to all processes of a group: this one says when they end.
+# Ctrl-C in a terminal and a service's SIGTERM reach all processes of a group; this process decides when workers end.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-WATCH = 1.0  # seconds between two looks for the process that started this one
+WATCH = 1.0  # seconds between two checks that the parent process is alive
 log = logging.getLogger("regard.serving")
 T = TypeVar("T")
 
 
 class Counters:
-    """What workers have done so far; added to by them, in their threads, and read by whoever asks."""
+    """What workers have done so far; workers add to it in their threads, and any thread may read it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.sentences = self.tokens = 0
         self.steps_seconds = self.calls_seconds = 0.0
-        self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # when, and how many sentences had ended
+        self.recent: deque[tuple[float, int]] = deque(maxlen=4096)  # a time, and how many sentences ended then
 
     def add(self, results: Sequence[SearchResult] = (), steps: float = 0.0, calls: float = 0.0) -> None:
-        """Count sentences that are done, and what searches and calls took."""
+        """Count finished sentences, and the seconds of searches and calls."""
         tokens = sum(len(output.tokens) + 1 for result in results for output in result.outputs)
         with self.lock:
             self.steps_seconds += steps
@@ -89,7 +89,7 @@ class Counters:
 
     @property
     def rate(self) -> float:
-        """Sentences a second, of late."""
+        """Sentences per second, over the last few seconds."""
         now = time.monotonic()
         with self.lock:
             recent = [(when, count) for when, count in self.recent if now - when < SPAN]
@@ -100,7 +100,7 @@ class Counters:
 
 
 class Order(NamedTuple):
-    """What is new at a worker's turn. Between processes a job is a plain tuple or its number, and a call is pickled."""
+    """New work for a worker's turn. Between processes a job is a plain tuple or its number, and a call is pickled."""
 
     jobs: Sequence[Any] = ()
     cancelled: Sequence[Any] = ()
@@ -111,7 +111,7 @@ NOTHING = Order()
 
 
 class CallOutcome(NamedTuple):
-    """What came of a call, and the seconds that it took."""
+    """The result of a call, and the seconds that it took."""
 
     value: Any
     error: Exception | None
@@ -119,7 +119,7 @@ class CallOutcome(NamedTuple):
 
 
 def call_with(run: Run, function: Callable[[Run], Any]) -> CallOutcome:
-    """Call a function with a run; an error of it is an outcome like another, and nothing of it stays in the loop."""
+    """Call a function with a run; return its error as an outcome, so that nothing of it stays in the loop."""
     start, value, error = time.perf_counter(), None, None
     try:
         value = function(run)
@@ -134,7 +134,7 @@ def take_turns(
     take: Callable[[Engine], Order | None],
     report: Callable[[Sequence[Update], Sequence[Job], CallOutcome | None, float], None],
 ) -> None:
-    """Cancel, call and search, in turn, until `take` has no order any more; `report` what came of it."""
+    """Cancel and add jobs, call and search, in turn, until `take` returns None; `report` the results."""
     seconds = 0.0
     while (order := take(engine)) is not None:
         for job in order.cancelled:
@@ -157,7 +157,7 @@ def take_turns(
 
 
 class Worker(threading.Thread):
-    """What works for a model on a device: it opens a run, and searches what waits in a queue until it is closed."""
+    """Works for a model on a device: opens a run, and processes the jobs of a queue until the queue is closed."""
 
     def __init__(
         self,
@@ -172,26 +172,26 @@ class Worker(threading.Thread):
         super().__init__(name=f"regard {name} {device}", daemon=True)
         self.device, self.open_run, self.queue, self.counters = device, open_run, queue, counters
         self.settings, self.stopped = settings, stopped
-        self.opened: Run | None = None  # in this process
+        self.opened: Run | None = None  # only if it is in this process
         self.failure: BaseException | None = None
-        self.started = threading.Event()  # it is ready, or has failed
+        self.started = threading.Event()  # set once it is ready or has failed
         self.captures = 0  # CUDA graphs
-        self.jobs: Collection[Any] = ()  # that it searches now
-        self.lock = threading.Lock()  # of what follows
-        self.future: Future | None = None  # of the call that is under way
+        self.jobs: Collection[Any] = ()  # in the engine now
+        self.lock = threading.Lock()  # of the following attribute
+        self.future: Future | None = None  # of the running call
 
     @property
     def ready(self) -> bool:
-        """Whether it serves."""
+        """Whether the worker serves."""
         return self.started.is_set() and self.failure is None and self.is_alive()
 
     @property
     def under_way(self) -> int:
-        """Sentences that it searches now."""
+        """The number of sentences in the engine now."""
         return len(self.jobs)
 
     def take_call(self) -> Callable[[Run], Any] | None:
-        """Take the next call, unless another one is under way, or nobody waits for it any more."""
+        """Take the next call, unless another one is running; skip one that was cancelled."""
         call = None if self.future is not None else self.queue.take_call()
         if call is None or not call[1].set_running_or_notify_cancel():
             return None
@@ -199,7 +199,7 @@ class Worker(threading.Thread):
         return function
 
     def end_call(self, value: Any = None, error: Exception | None = None) -> None:
-        """Answer the call that is under way."""
+        """Answer the running call."""
         with self.lock:
             future, self.future = self.future, None
         if future is not None and error is None:
@@ -208,7 +208,7 @@ class Worker(threading.Thread):
             future.set_exception(error)
 
     def hand_over(self, updates: Sequence[Update], _: Any, call: CallOutcome | None, seconds: float) -> None:
-        """Hand over what came of a turn; what it took is counted before it is answered."""
+        """Deliver the results of a turn; count its time before the requests are answered."""
         results = [outcome for _, outcome in updates if isinstance(outcome, SearchResult)]
         self.counters.add(results, seconds, 0.0 if call is None else call.seconds)
         if updates:
@@ -217,7 +217,7 @@ class Worker(threading.Thread):
             self.end_call(call.value, call.error)
 
     def give_up(self, jobs: Iterable[Job]) -> None:
-        """Answer what was under way, as nothing will come of it any more."""
+        """Answer these jobs and the running call with an error."""
         self.queue.deliver([(job, WorkerError(STOPPED)) for job in jobs])
         self.end_call(error=WorkerError(STOPPED))
 
@@ -225,10 +225,10 @@ class Worker(threading.Thread):
 class ThreadWorker(Worker):
     """A worker that computes in its own thread."""
 
-    version = -1  # of the queue, when it was last looked at
+    version = -1  # of the queue, when it was last read
 
     def run(self) -> None:
-        """Open the run, capture what is to be captured, and work."""
+        """Open the run, capture graphs, and work."""
         engine: Engine | None = None
         try:
             opened = self.open_run(self.device)
@@ -247,9 +247,9 @@ class ThreadWorker(Worker):
             self.started.set()
 
     def take(self, engine: Engine) -> Order | None:
-        """Take what is new in the queue, and wait for it where there is nothing else to do; None: there will be none.
+        """Take new work from the queue, waiting for it if the engine is idle; return None once the queue is closed.
 
-        While nothing has changed, and nothing waits for room, the queue is not asked.
+        If nothing has changed, and nothing waits for room, do not read the queue.
         """
         queue = self.queue
         while True:
@@ -272,12 +272,12 @@ class ThreadWorker(Worker):
 
 @contextlib.contextmanager
 def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
-    """Open the engine of a run, warm, with everything around it that its thread needs."""
+    """Open the engine of a run, warmed up, in the contexts that its thread needs."""
     search = None if settings.engine == "regard" else run.engine.search
     engine = Engine(run.model, longest_source(run), settings.precision, settings.memory, search)
     cuda = torch.cuda.device(engine.device) if engine.device.type == "cuda" else contextlib.nullcontext()
     with cuda, pack_weights(), torch.no_grad():
-        example: Any = None  # a source to search before the first request, where the run searches
+        example: Any = None  # a source to search before the first request, if the run searches
         if run.can("caption"):
             side = run.settings.data.image_size
             example = torch.zeros(3, side, side, dtype=torch.uint8)
@@ -288,11 +288,11 @@ def open_engine(run: Run, settings: ServeSettings) -> Iterator[Engine]:
 
 
 class Report(NamedTuple):
-    """What came of a turn of an engine, or of a call; sent as a plain tuple, which costs a third."""
+    """The results of an engine's turn, or of a call; sent as a plain tuple, which costs a third."""
 
     ended: Sequence[tuple[int, float | None, Any]]  # number, when it began, outputs as plain tuples or an error
-    written: Sequence[tuple[int, list[int]]]  # number, and the tokens that are certain, of jobs that stream
-    cancelled: Sequence[int]  # numbers of jobs that have left
+    written: Sequence[tuple[int, list[int]]]  # number, and the tokens so far, of streaming jobs
+    cancelled: Sequence[int]  # numbers of cancelled jobs
     call: CallOutcome | None
     seconds: float  # of searching, since the last report
 
@@ -303,21 +303,21 @@ class ProcessWorker(Worker):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.process: subprocess.Popen[bytes] | None = None
-        self.over = False  # nothing comes back any more
-        self.closing = False  # and it was told to end
-        self.last = 0  # number
-        self.jobs: dict[int, Job] = {}  # by their numbers, those that were sent and have not come back
+        self.over = False  # the process sends no more reports
+        self.closing = False  # the process was told to end
+        self.last = 0  # number of the last job sent
+        self.jobs: dict[int, Job] = {}  # by number: sent, and not reported yet
         self.budgets, self.costs = {False: 0, True: 0}, {False: 0, True: 0}
 
     @property
     def ready(self) -> bool:
-        """Whether it serves."""
+        """Whether the worker serves."""
         return super().ready and not self.over
 
     # ---- from start to end
 
     def run(self) -> None:
-        """Start the process, send what is to be done, and wait for its end."""
+        """Start the process, send it work, and wait for its end."""
         connection: Connection | None = None
         try:
             connection = self.start_process()
@@ -344,14 +344,14 @@ class ProcessWorker(Worker):
             self.started.set()
 
     def end(self) -> str:
-        """Wait for the end of the process; how it ended."""
+        """Wait for the end of the process; return how it ended."""
         if self.process is None:
             return "not started"
         status = self.process.wait()
         return f"ended with status {status}" if status >= 0 else f"been ended by signal {-status}"
 
     def kill(self) -> None:
-        """End the process at once, whatever it does."""
+        """Kill the process at once."""
         if self.process is not None:
             self.process.kill()
 
@@ -359,7 +359,7 @@ class ProcessWorker(Worker):
         """Start the process, and tell it what to open."""
         connection, other = Pipe()
         command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a process inherits it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the process inherits the mask
         try:
             self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
         finally:
@@ -369,10 +369,10 @@ class ProcessWorker(Worker):
         connection.send((self.name, self.device, self.open_run, self.settings))
         return connection
 
-    # ---- one thread sends
+    # ---- the sending thread
 
     def work(self, connection: Connection) -> None:
-        """Send what comes in, as far as there is room, until the queue is closed and nothing is left."""
+        """Send new work, as far as there is room, until the queue is closed and no job is left."""
         queue = self.queue
         while not self.over:
             version = queue.version
@@ -383,7 +383,7 @@ class ProcessWorker(Worker):
             if call is not None:
                 try:
                     message = bytes(ForkingPickler.dumps(call))
-                except Exception as error:  # the call's alone
+                except Exception as error:  # fails this call alone
                     self.end_call(error=error)
             if jobs or cancelled or message is not None:
                 self.send(connection, bytes(ForkingPickler.dumps((jobs, cancelled, message))))
@@ -393,16 +393,16 @@ class ProcessWorker(Worker):
                 return
             elif call is None:
                 queue.wait(0.5, version)
-        self.give_up(self.remove_all())  # what was taken while the process ended
+        self.give_up(self.remove_all())  # jobs taken while the process ended
 
     @staticmethod
     def send(connection: Connection, message: bytes) -> None:
-        """Send a message; where nobody is left to take it, the other thread notices."""
+        """Send a message; if the process is gone, the other thread notices."""
         with contextlib.suppress(OSError):
             connection.send_bytes(message)
 
     def take_jobs(self, bulk: bool) -> list[tuple[Any, ...]]:
-        """Take the next jobs of short requests, or of long ones, as an order has them."""
+        """Take the next jobs of short requests, or of long ones, as rows of an order."""
         with self.lock:
             room, idle = self.budgets[bulk] - self.costs[bulk], not self.costs[bulk]
         if room <= 0 and not idle:
@@ -425,10 +425,10 @@ class ProcessWorker(Worker):
             own = {job: number for number, job in self.jobs.items()}
         return [own[job] for job in self.queue.take_cancelled(own)]
 
-    # ---- the other takes what comes back
+    # ---- the receiving thread
 
     def listen(self, connection: Connection) -> None:
-        """Hand over what comes back, until the process has ended."""
+        """Deliver reports until the process ends."""
         try:
             while True:
                 message = ForkingPickler.loads(connection.recv_bytes())
@@ -450,7 +450,7 @@ class ProcessWorker(Worker):
         self.queue.wake()
 
     def receive(self, report: Report) -> None:
-        """Hand over what came of a turn."""
+        """Deliver the results of a turn."""
         with self.lock:
             updates: list[Update] = [
                 (self.jobs[number], tokens) for number, tokens in report.written if number in self.jobs
@@ -468,30 +468,30 @@ class ProcessWorker(Worker):
             self.queue.wake()
 
     def remove(self, number: int) -> Job | None:
-        """Count a job no more; for whoever has the lock."""
+        """Forget a job; the caller holds the lock."""
         job = self.jobs.pop(number, None)
         if job is not None:
             self.costs[job.bulk] -= job.cost
         return job
 
     def remove_all(self) -> list[Job]:
-        """Count no job any more."""
+        """Forget all jobs, and return them."""
         with self.lock:
             return [job for number in list(self.jobs) if (job := self.remove(number)) is not None]
 
 
-# ---- the process of a worker
+# ---- the worker's process
 
 
 class Orders:
-    """The orders that come over a connection to an engine, and the reports to who sends them."""
+    """Receives orders for an engine over a connection, and sends reports back."""
 
     def __init__(self, connection: Connection):
         self.connection = connection
-        self.jobs: dict[int, Job] = {}  # by their numbers
+        self.jobs: dict[int, Job] = {}  # by number
 
     def take(self, engine: Engine) -> Order | None:
-        """Take what has come, up to a call, and wait where there is nothing to do; None: the message that ends it."""
+        """Take new orders, up to a call; wait for one if there is no work. Return None for the message that ends it."""
         jobs: dict[int, Job] = {}
         cancelled: list[Job] = []
         call = None
@@ -508,14 +508,14 @@ class Orders:
                     cancelled.append(job)
                     jobs.pop(number, None)
             call = order.call
-        # Read where it is called: one that cannot be read is that call's error.
+        # Unpickled inside the call: a call that cannot be unpickled fails alone.
         function = None if call is None else lambda run: ForkingPickler.loads(call)(run)
         return Order(list(jobs.values()), cancelled, function)
 
     def report(
         self, updates: Iterable[Update], cancelled: Iterable[Job], call: CallOutcome | None, seconds: float
     ) -> None:
-        """Send what came of a turn as plain tuples."""
+        """Send the results of a turn as plain tuples."""
         ended, written = [], []
         for job, outcome in updates:
             if isinstance(outcome, list):
@@ -530,7 +530,7 @@ class Orders:
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error that another process can raise; a fault of the server says where it came from."""
+    """Return an error that can be pickled; an unexpected one carries its traceback as a note."""
     if not isinstance(error, RegardError):
         error.add_note("".join(traceback.format_exception(error)))
     try:
@@ -541,14 +541,14 @@ def portable(error: Exception) -> Exception:
 
 
 def watch_parent(parent: int) -> None:
-    """End this process when the one that started it has gone, even while a run is opened."""
+    """End this process when its parent has gone, even while a run is being opened."""
     while os.getppid() == parent:
         time.sleep(WATCH)
     os._exit(1)
 
 
 def main(descriptor: int) -> None:
-    """Work for the process that has the other end of a socket."""
+    """Run the worker's process, which talks to its parent over a socket."""
     connection = Connection(descriptor)
     threads, level, parent = connection.recv()
     logging.basicConfig(**LOG_FORMAT)
@@ -561,7 +561,7 @@ def main(descriptor: int) -> None:
 def serve(
     connection: Connection, name: str, device: str, open_run: Callable[[str], Run], settings: ServeSettings
 ) -> None:
-    """Open a run, and work; what is wrong with it is sent."""
+    """Open a run, and work; send an error if that fails."""
     try:
         run = open_run(device)
         with open_engine(run, settings) as engine:
@@ -570,7 +570,7 @@ def serve(
             connection.send((budgets, engine.captures))
             orders = Orders(connection)
             take_turns(run, engine, orders.take, orders.report)
-    except (EOFError, ConnectionError):  # nobody is there any more
+    except (EOFError, ConnectionError):  # the parent is gone
         return
     except Exception as error:
         if not isinstance(error, RegardError):
@@ -579,22 +579,22 @@ def serve(
             connection.send(portable(error))
 
 
-# ---- what is called with a run
+# ---- functions to call with a run
 
 
 def longest_source(run: Run) -> int:
-    """Return the most tokens of a source that the run's model takes."""
+    """Return the longest source, in tokens, that the run's model takes."""
     longest, limit = run.settings.data.longest, run.model.limit
     return longest if limit is None else min(longest, limit)
 
 
 def call_between(run: Run, function: Callable[[Run], T], around: Mapping[str, tuple[str, ...]]) -> T:
-    """Call a function with the run as it is for other languages."""
+    """Call a function with the run, with the tokens of other languages around its texts."""
     return function(surround_run(run, around))
 
 
 def list_all(run: Run, function: Callable[..., Iterable[T]], **given: Any) -> list[T]:
-    """List what a function yields."""
+    """Return everything that a function yields, as a list."""
     return list(function(run, **given))
 
 

@@ -49,7 +49,7 @@ def bench(
     where = {} if device == "cpu" else {"device": device}
 
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)  # known before the work, not after
+        out.parent.mkdir(parents=True, exist_ok=True)  # fail before the measurements, not after
     torch.set_num_threads(threads)
     console, notes = Console(highlight=False), Console(stderr=True)
     results = []

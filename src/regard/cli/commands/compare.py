@@ -91,7 +91,7 @@ def compare(
     first, second = collect_outputs((a, b), runs, items, search, batch_tokens, lowercase)
     how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     how["examples"] = examples
-    for note in notes:  # below no error of a run
+    for note in notes:  # after all checks, so that no note precedes an error
         print_message(note)
     comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **how)
     if as_json:

@@ -52,8 +52,8 @@ def find_config(path: Path) -> Path:
         return path
     own = shipped_configs().get(path.stem) if is_config_name(path) else None
     if own is not None:
-        if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
-            missing = "no such file here; " if path.suffix else ""  # a name alone is not meant as a file
+        if os.environ.get("RANK", "0") == "0":  # one of torchrun's processes is enough
+            missing = "no such file here; " if path.suffix else ""  # a name without a suffix is not meant as a file
             print_message(f"{path}: {missing}using the configuration that comes with Regard, {own}")
         return own
     if not path.exists():

@@ -34,7 +34,7 @@ EXAMPLES = (
     "regard eval --hypothesis output.de --reference test.de",
 )
 PICTURES = (".png", ".svg", ".pdf")
-MAX_NOTES = 12  # lines about what is left out
+MAX_NOTES = 12  # lines about skipped items
 
 
 @with_languages

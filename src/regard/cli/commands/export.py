@@ -45,7 +45,7 @@ def export(
             raise CommandError("--verify: give only a run and --check with it")
         from regard.interop import read_manifest
 
-        read_manifest(verify)  # before torch is imported, which takes seconds
+        read_manifest(verify)  # before importing torch, which takes seconds
 
         from regard.interop import verify_export
 
@@ -66,7 +66,7 @@ def export(
     if check is not None:
         check_file(check)
 
-    from regard.interop import export_model  # torch is imported, which takes seconds
+    from regard.interop import export_model  # imports torch, which takes seconds
 
     options = {} if quantize is None else {"quantize": quantize}
     report = export_model(run, out, to=row.name, checkpoint=checkpoint, check=check, **options)

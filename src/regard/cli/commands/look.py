@@ -214,7 +214,7 @@ def write_exhibits(
         if path.suffix == ".html":
             print(page(exhibit, against=against, stretch=stretch).save(path))
             continue
-        # As the guide says: the attention that is nearest to an alignment, with all of its heads.
+        # As in the guide: the attention closest to an alignment, with all of its heads.
         view = exhibit.aligned if which.view is None else find_view(exhibit.views, which.view).name
         print(save(picture(exhibit, view=view, head=which.head, stretch=stretch), path))
     if relations and any(each.follows for each in dependencies):

@@ -33,7 +33,7 @@ def sample(
     from regard.io import check_output, formats, open_output
 
     if search["longest"] is None:
-        del search["longest"]  # the run knows best
+        del search["longest"]  # the run has its own default
     check_output(out)
     run = open_run(*runs, checkpoint=checkpoint, device=device)
     if run.can("translate"):

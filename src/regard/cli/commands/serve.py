@@ -52,7 +52,7 @@ def serve(
     logging.basicConfig(**LOG_FORMAT)
     logging.getLogger("regard.serving").setLevel(logging.WARNING if quiet else logging.INFO)
     check_engine(settings.engine, settings.quantize)
-    folders = parse_runs(runs, settings.engine)  # before torch is imported, which takes seconds
+    folders = parse_runs(runs, settings.engine)  # before importing torch, which takes seconds
     try:
         from regard.serving import Service, run_server
     except ModuleNotFoundError as error:

@@ -32,7 +32,7 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         ("model", f"{summary.kind}{weights}"),
         *([("adapter", summary.adapter_text)] if summary.adapter else []),
         ("steps", f"{summary.step:,}{of_steps}{time}"),
-        ("date", summary.date.replace("T", " ")[:16]),  # of the clock on the wall
+        ("date", summary.date.replace("T", " ")[:16]),  # local time
         ("size", summary.size_text),
     ]
     if summary.best_step is not None:

@@ -65,7 +65,7 @@ def key_options(settings: type, *names: str, metavar: str) -> dict[str, tuple[An
     return {name: field_option(settings, name, metavar=metavar, default=None, show_default=False) for name in names}
 
 
-# What is trained, on what and how: the options that stand for keys of a configuration.
+# Options for the data, the model and the training, each of which stands for keys of a configuration.
 OPTIONS: dict[str, tuple[Any, Any]] = {
     **key_options(DataSettings, "source", "target", "valid_source", "valid_target", metavar="FILE"),
     "pairs": (Annotated[str | None, file_option("File with both sides: .tsv or .csv, .jsonl or .json.")], None),
@@ -121,7 +121,7 @@ def train(
     if check:
         from regard.tasks import check_data, missing_files
 
-        if resume is None and not missing_files(checked.data):  # a configuration may be checked elsewhere
+        if resume is None and not missing_files(checked.data):  # a configuration may be checked on another machine
             for line in check_data(checked, based=base is not None, anyway=anyway):
                 print_message(line)
         print("the configuration is valid")
@@ -224,8 +224,8 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
     table: dict[str, Any] = {}
     if resume is not None:
         path = resume / "config.toml"
-        if not path.is_symlink():  # which is named below
-            require_run(resume)  # first, as the next line imports torch
+        if not path.is_symlink():  # named below
+            require_run(resume)  # first, because the next line imports torch
 
         from regard.training import run_folder
 

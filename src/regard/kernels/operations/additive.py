@@ -1,4 +1,4 @@
-"""Additive scores in chunks of queries, recomputed in the backward pass: [*b n m h] never stands in memory."""
+"""Additive scores in chunks of queries, recomputed in the backward pass: [*b n m h] is never held in memory."""
 
 # b batch · n queries · m keys · h hidden · r rows and c queries of a chunk
 import math
@@ -10,12 +10,12 @@ from torch import Tensor
 from regard.kernels.reference import Call, matmul_wide, sum_values, widen
 from regard.kernels.span_limits import broadcast, merge_batch
 
-CHUNK = 1 << 19  # numbers of tanh held at once on a CPU: 2 MiB in float32, within its cache
+CHUNK = 1 << 19  # elements of tanh held at once on a CPU: 2 MiB in float32, which fits its cache
 CHUNK_CUDA = 1 << 26
 
 
 def attend(call: Call) -> Tensor:
-    """Attend as the reference does, with scores computed in chunks."""
+    """Attend like the reference, with scores computed in chunks."""
     assert call.vector is not None
     return sum_values(scores(call.query, call.keys, call.vector), call)
 
@@ -51,7 +51,7 @@ def empty_scores(query: Tensor, keys: Tensor) -> Tensor:
 def chunked_scores_backward(grad: Tensor, query: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the gradients of additive scores; with t = tanh(q + k) and g the gradient of the scores:
 
-    dq_i = v ∘ Σ_j g_ij (1 - t_ij²), dk_j = v ∘ Σ_i g_ij (1 - t_ij²), dv = Σ_ij g_ij t_ij; the ones are summed once.
+    dq_i = v ∘ Σ_j g_ij (1 - t_ij²), dk_j = v ∘ Σ_i g_ij (1 - t_ij²), dv = Σ_ij g_ij t_ij; Σ g is computed only once.
     """
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     grad = grad.to(wide)
@@ -80,9 +80,7 @@ chunked_scores.register_autograd(
 
 
 def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int, int]:
-    """Choose how many rows, and how many queries of each, a chunk takes, at so many numbers per query: many, or parts
-    of one.
-    """
+    """Return a chunk's rows and queries per row: several rows, or part of one, at `numbers` elements per query."""
     return max(1, min(rows, chunk // max(1, queries * numbers))), max(1, min(queries, chunk // numbers))
 
 
@@ -102,7 +100,7 @@ def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, T
 
 
 def scores_without_gradient(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """Compute the reference's scores at once, with a tanh that torch has a faster kernel for on a CPU."""
+    """Compute the reference's scores at once, with a tanh that is faster on a CPU than torch's."""
     hidden = tanh_(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
     vector = vector.to(hidden.dtype)
     return (
@@ -111,7 +109,7 @@ def scores_without_gradient(query: Tensor, keys: Tensor, vector: Tensor) -> Tens
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """tanh(x) = 2σ(2x) - 1, in place: a sigmoid is several times as fast. Right to 1e-7; elsewhere torch's own."""
+    """Compute tanh(x) in place: on a CPU as 2σ(2x) - 1, several times faster, accurate to 1e-7; elsewhere by torch."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return x.tanh_()
     return x.mul_(2).sigmoid_().mul_(2).sub_(1)

@@ -1,9 +1,9 @@
-"""Bilinear softmax attention by what torch has: fused products, packed sequences, plain products, FlexAttention.
+"""Bilinear softmax attention with torch's kernels: fused products, packed sequences, plain products, FlexAttention.
 
-The plain ones are for a few queries, with a softmax between them. On a CPU the fused kernel gives each row and head to
-one thread and does not gain from a second one where queries are few, as the hypotheses of a beam are. The scores of a
-few queries are small, so that nothing is lost by writing them. FlexAttention serves windows and ALiBi on a GPU, without
-a mask in memory and without blocks of keys that nobody looks at.
+Plain products, with a softmax between them, are for a few queries. On a CPU the fused kernel runs each row and head on
+one thread, and a second thread does not help if queries are few, like the hypotheses of a beam. The scores of a few
+queries are small, so that storing them costs nothing. FlexAttention serves windows and ALiBi on a GPU; it stores no
+mask, and skips blocks of keys that no query sees.
 """
 
 # b batch · n queries · m keys · t all tokens · a heads · d width
@@ -22,21 +22,21 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from regard.kernels.reference import Call, bilinear_scores, matmul_wide
 from regard.kernels.span_limits import SharedLimits, SpanLimits, broadcast
 
-SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
-WIDE = 256  # flash and cuDNN stop here
+SHORT = 128  # up to this many keys, the memory-efficient kernel beats flash and cuDNN on Hopper
+WIDE = 256  # largest width that flash and cuDNN support
 
 
 def attend(call: Call) -> Tensor:
-    """Compute the reference's sum, never holding [*b n m] where torch has a fused kernel for the case."""
+    """Compute the reference's sum, without holding [*b n m] if torch has a fused kernel for the case."""
     limits, query, keys, values = call.limits, call.query, call.keys, call.values
     batch: tuple[int, ...] = query.shape[:-2]
     if not batch == keys.shape[:-2] == values.shape[:-2]:
         batch = call.batch
-    # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
+    # On a CPU a bias may be wider than the query; a GPU's kernels need it in the query's dtype.
     dtype = query.dtype if query.is_cuda else torch.promote_types(query.dtype, torch.float32)
     mask: Tensor | None = None
     some: Tensor | None = None
-    # Causality from query 0 and nothing else is a flag of the fused kernels.
+    # Causality from query 0, without other limits, is a flag of the fused kernels.
     bounded = limits.lengths is not None or limits.window is not None
     bounded = bounded or len(limits.masks) > 0 or len(limits.biases) > 0 or len(limits.slopes) > 0
     causal = not bounded and isinstance(limits.causal, int) and limits.causal == 0
@@ -64,7 +64,7 @@ def attend(call: Call) -> Tensor:
 def four_dimensional_mask(
     limits: SpanLimits, temperature: float, dtype: torch.dtype, batch: Sequence[int]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the mask as fused kernels want it, and which queries can look at anything."""
+    """Return the mask in four dimensions for the fused kernels, and which queries see any key."""
     mask, some = merge_mask(limits, temperature, dtype)
     if mask is None:
         return None, some
@@ -72,11 +72,10 @@ def four_dimensional_mask(
 
 
 def merge_mask(limits: SpanLimits, temperature: float, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """Merge limits into a bias for scale · q·k / T, or a mask that is True where a key counts; and which queries can
-    look at anything.
+    """Merge limits into a bias for scale · q·k / T or a boolean mask; also return which queries see any key.
 
-    The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
-    query with nothing to look at is shown everything, and its context is to be set to zero.
+    The temperature divides a span's bias as well as the scores. A query that sees no key is given all keys, and the
+    caller sets its context to zero.
     """
     mask, some = limits.mask(), None
     bias = limits.bias() if len(limits.biases) + len(limits.slopes) > 0 else None
@@ -88,9 +87,9 @@ def merge_mask(limits: SpanLimits, temperature: float, dtype: torch.dtype) -> tu
         if bias.dtype != dtype:
             wider = bias.is_floating_point() and torch.promote_types(bias.dtype, dtype) == dtype
             if not wider:
-                # A softmax is the same without the largest bias of the keys that a query may look at, and half
-                # precision is fine around zero: a bias of -40 would be rounded to a quarter, and the weights of near
-                # keys with it. What is beyond its range stays finite: -1e9 is not nothing at all.
+                # A softmax does not change if the largest bias among a query's visible keys is subtracted, and half
+                # precision is accurate around zero: a bias of -40 would be rounded to a quarter, and so would the
+                # weights of near keys. Values beyond its range stay finite: -1e9 does not mean forbidden.
                 highest = bias.detach() if mask is None else bias.detach().masked_fill(~mask, float("-inf"))
                 bounds = torch.finfo(dtype)
                 bias = (bias - highest.amax(-1, keepdim=True).nan_to_num()).clamp(bounds.min, bounds.max)
@@ -105,7 +104,7 @@ def expand_batch(tensor: Tensor, batch: Sequence[int]) -> Tensor:
 
 
 def to_four_dimensions(tensor: Tensor) -> Tensor:
-    """Reshape to the four dimensions that fused kernels want: [batch heads n d]."""
+    """Reshape to the four dimensions of fused kernels: [batch heads n d]."""
     if tensor.ndim == 4:
         return tensor
     if tensor.ndim > 4:
@@ -125,7 +124,7 @@ def attend_few_queries(call: Call) -> Tensor:
     """Compute the reference's sum by two plain products."""
     limits, temperature = call.limits, call.temperature
     scores = bilinear_scores(call.query, call.keys, call.scale / temperature)
-    if isinstance(limits, SharedLimits):  # those of a step are its own, and it is too short for two calls more
+    if isinstance(limits, SharedLimits):  # others belong to one step, too short for two more calls
         what = "few queries", scores.dtype, temperature
         mask, some = limits.remember(what, lambda: merge_mask(limits, temperature, scores.dtype))
     else:
@@ -137,7 +136,7 @@ def attend_few_queries(call: Call) -> Tensor:
 
 
 def attend_packed(call: Call) -> Tensor:
-    """Attend over packed sequences, [t d] or [a t d], by torch's varlen_attn: in half precision on CUDA."""
+    """Attend over packed sequences, [t d] or [a t d], with torch's varlen_attn, in half precision on CUDA."""
     from torch.nn.attention.varlen import varlen_attn
 
     inputs, options = varlen_arguments(call, takes_scale())
@@ -146,18 +145,17 @@ def attend_packed(call: Call) -> Tensor:
 
 
 def varlen_arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Build varlen_attn's arguments: query, keys and values [t a d], where sequences begin, the longest; and its
-    options.
+    """Return varlen_attn's arguments (query, keys and values [t a d], offsets, longest lengths) and its options.
 
-    `scaled`: whether these have a scale.
+    `scaled`: whether this version's options include a scale.
     """
     layout = call.limits.layout
     assert layout is not None
     scale, query = call.scale / call.temperature, call.query
     options: dict[str, Any] = {"window_size": (-1, -1) if call.limits.causal is None else (-1, 0)}
-    if scaled:  # in float32, behind the product
+    if scaled:  # applied in float32, after the product
         options["scale"] = scale
-    elif (rest := scale * math.sqrt(query.shape[-1])) != 1.0:  # it scales by 1/√d by itself: the rest, beforehand
+    elif (rest := scale * math.sqrt(query.shape[-1])) != 1.0:  # varlen_attn scales by 1/√d; apply the rest first
         query = query * rest
     tensors = [x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)]
     where = layout.offsets.int(), layout.key_offsets.int(), layout.longest, layout.longest_key
@@ -166,7 +164,7 @@ def varlen_arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[st
 
 @cache
 def takes_scale() -> bool:
-    """Return whether this torch's varlen_attn can be told the scale."""
+    """Return whether this torch's varlen_attn has a `scale` option."""
     from torch.nn.attention.varlen import varlen_attn
 
     return "scale" in inspect.signature(varlen_attn).parameters
@@ -179,20 +177,20 @@ VARIANTS = 128
 
 
 def attend_flex(call: Call) -> Tensor:
-    """Attend without computing blocks of keys outside the limits; a query with nothing to look at gets zeros."""
+    """Attend without computing blocks of keys outside the limits; a query that sees no key gets zeros."""
     limits = call.limits
     batch = call.batch
-    # The last leading dimension is that of heads, whose slopes differ.
+    # The last leading dimension is heads, which have different slopes.
     rows, heads = (math.prod(batch[:-1]), batch[-1]) if batch else (1, 1)
     query, keys, values = (
         x.expand(*batch, *x.shape[-2:]).reshape(rows, heads, *x.shape[-2:]).contiguous()
         for x in (call.query, call.keys, call.values)
     )
-    if not torch.is_grad_enabled():  # on a CPU it refuses whatever could have a gradient
+    if not torch.is_grad_enabled():  # on a CPU it refuses tensors that require gradients
         query, keys, values = query.detach(), keys.detach(), values.detach()
     lengths = None
     if limits.lengths is not None:
-        # One length for all heads of a row, where the head axis was only put in: a smaller block mask.
+        # Use one length for all heads of a row if the head axis was only inserted: the block mask is smaller.
         shared = len(batch) > 1 and limits.lengths.ndim == len(batch) and limits.lengths.shape[-1] == 1
         lengths = limits.lengths.expand(*batch[:-1], 1) if shared else limits.lengths.expand(batch)
         lengths = lengths.reshape(query.shape[0], -1)
@@ -213,8 +211,8 @@ def attend_flex(call: Call) -> Tensor:
         "scale": call.scale / call.temperature,
     }
     if query.is_cuda and not torch.compiler.is_compiling():
-        # One compiled function for every span, dtype and mode: more variants than torch allows before it falls back,
-        # with a warning that is shown once, to the eager form, which holds all scores.
+        # One compiled function serves all spans, dtypes and modes. These are more variants than torch allows before it
+        # falls back, with a single warning, to the eager form, which stores all scores.
         with torch._dynamo.config.patch(recompile_limit=VARIANTS):
             context = compile_flex()(query, keys, values, **options)
     else:
@@ -224,12 +222,12 @@ def attend_flex(call: Call) -> Tensor:
 
 @cache
 def compile_flex() -> Any:
-    """Compile FlexAttention, once: the eager one holds all scores, and only the compiled one is fused."""
+    """Compile FlexAttention, once: only the compiled form is fused; the eager form stores all scores."""
     return torch.compile(flex_attention)
 
 
 def alibi(limits: SpanLimits, temperature: float) -> Callable[..., Tensor] | None:
-    """ALiBi's bias as a function of the indices, added to scale · q·k / T: divided by the temperature as scores are."""
+    """Return ALiBi's bias as a function of the indices, added to scale · q·k / T; the temperature divides it too."""
     if not limits.slopes:
         return None
     ((slopes, given_start),) = limits.slopes
@@ -245,10 +243,10 @@ def alibi(limits: SpanLimits, temperature: float) -> Callable[..., Tensor] | Non
 def fixed_blocks(
     causal: int | None, window: tuple[int, int] | None, queries: int, keys: int, device: str
 ) -> BlockMask | None:
-    """Build a block mask that depends on sizes alone, once."""
+    """Build a block mask that depends only on sizes, once."""
     if causal is None and window is None:
         return None
-    with torch.inference_mode(False):  # what is kept must serve training too
+    with torch.inference_mode(False):  # a cached tensor must be usable in training too
         return make_blocks(causal, window, None, queries, keys, device)
 
 
@@ -261,7 +259,7 @@ def make_blocks(
     device: str,
 ) -> BlockMask:
     """Build the mask of the blocks of keys that each block of queries needs."""
-    # As tensors: a number in the closure would be compiled in, and every other one would be compiled anew.
+    # As tensors: a number in the closure would be compiled in, and each new number would need a new compilation.
     last = None if causal is None else torch.as_tensor(causal, device=device)
     first, radius = (None, None) if window is None else [torch.as_tensor(x, device=device) for x in window]
 

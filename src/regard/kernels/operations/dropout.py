@@ -1,13 +1,13 @@
-"""Dropout, and the residual behind it: a mask drawn here on a CPU, torch's own dropout elsewhere and in a trace.
+"""Dropout, and the residual after it: a mask drawn here on a CPU, torch's own dropout elsewhere and when compiling.
 
-A GPU's fused steps call `triton/dropout.py` themselves, with a seed that stays on the device. x + dropout(y + bias) and
-its layer norm are one pass over memory where Triton serves.
+A GPU's fused steps call `triton/dropout.py` directly, with a seed that stays on the device. With Triton, x + dropout(y
++ bias) and its layer norm are one pass over memory.
 
-On a CPU it costs little: sixteen random bits per number, a mask of one byte, few passes over memory. torch's
-`bernoulli_` takes 6 ns a number, a fifth of a training step on two cores. A mask drawn here takes a tenth of that;
-forward and backward together take a quarter of F.dropout's time (one thread, a million numbers). One draw of torch's
-generator seeds an SFC64 for the call, whose bits are cut in sixteens: draws are independent, a number is dropped with a
-probability within 2⁻¹⁷ of what was asked, and `torch.manual_seed` and a saved state of torch's generator repeat the
+On a CPU the mask is cheap: sixteen random bits per element, one byte of mask, few passes over memory. torch's
+`bernoulli_` takes 6 ns per element, a fifth of a training step on two cores. A mask drawn here takes a tenth of that;
+forward and backward together take a quarter of F.dropout's time (one thread, a million elements). One draw from torch's
+generator seeds an SFC64 for the call, whose words are cut into sixteen-bit numbers: draws are independent, the
+probability of a drop is within 2⁻¹⁷ of p, and `torch.manual_seed` and a saved state of torch's generator repeat the
 masks.
 """
 
@@ -21,12 +21,12 @@ from torch import Tensor
 
 from regard.kernels.table import has_kernel
 
-STEPS = 1 << 16  # what sixteen bits can say
-WIDEST = 8192  # a row of a residual stands in the registers of one program
+STEPS = 1 << 16  # number of values of sixteen bits
+WIDEST = 8192  # largest width at which a residual's row fits the registers of one program
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Set a share p of the numbers of x to zero, and divide the others by 1 - p."""
+    """Set a share p of the elements of x to zero, and divide the others by 1 - p."""
     if p == 0.0:
         return x
     drawn = draw(x, p)
@@ -35,7 +35,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_add(x: Tensor, y: Tensor, p: float) -> Tensor:
-    """Compute x + dropout(y), a residual, in one pass."""
+    """Compute the residual x + dropout(y) in one pass."""
     if p == 0.0:
         return x + y
     drawn = draw(y, p) if x.shape == y.shape and x.dtype == y.dtype else None
@@ -44,7 +44,7 @@ def dropout_add(x: Tensor, y: Tensor, p: float) -> Tensor:
 
 
 def relu_dropout(x: Tensor, p: float) -> Tensor:
-    """Compute dropout(relu(x)), keeping only its result for the backward pass."""
+    """Compute dropout(relu(x)); only its result is kept for the backward pass."""
     if p == 0.0:
         return x.relu()
     drawn = draw(x, p)
@@ -53,7 +53,7 @@ def relu_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def gelu_dropout(x: Tensor, p: float) -> Tensor:
-    """Compute dropout(gelu(x)), gelu in its exact form; its input and the mask are kept for the backward pass."""
+    """Compute dropout(gelu(x)) with the exact GELU; its input and the mask are kept for the backward pass."""
     return dropout(F.gelu(x), p)
 
 
@@ -66,10 +66,10 @@ def silu_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def draw(x: Tensor, p: float) -> tuple[Tensor, float] | None:
-    """Draw which numbers of x stay, one byte each, with the probability of that; None where torch draws.
+    """Draw which elements of x to keep, one byte each, with their probability; return None if torch draws the mask.
 
-    Takes one draw of torch's generator. Seen as int8 the mask becomes a floating-point one ten times faster than as
-    booleans.
+    It draws once from torch's generator. As int8, the mask is converted to floating point ten times faster than as
+    bool.
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
@@ -147,10 +147,10 @@ def residual(
     seed: Int[Tensor, "1"] | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b d"] | None]:
-    """Compute x + dropout(y + bias) and, given a `norm_weight`, its layer norm.
+    """Compute x + dropout(y + bias) and, with a `norm_weight`, its layer norm.
 
-    `bias` is that of the linear layer which made y, left to this function. The sum has x's dtype, the norm `dtype`, or
-    y's. `seed` is `triton.dropout.draw_seed`'s; one is drawn where none is given. On a CPU it is not asked for.
+    `bias` belongs to the linear layer that made y and omitted it. The sum has x's dtype; the norm has `dtype`, by
+    default y's. `seed` comes from `triton.dropout.draw_seed`, by default a new draw; it is not used on a CPU.
     """
     fits = x.shape[-1] <= WIDEST and not torch.compiler.is_compiling()
     if fits and has_kernel(x.device.type, x.dtype, y.dtype):

@@ -1,13 +1,14 @@
-r"""The two recurrences of the LSTMN, forward and backward written out for a CPU.
+r"""The two recurrences of the LSTMN, with explicit forward and backward passes for a CPU.
 
-The plain loops of `reference` are the specification. Written out, they are less work, in the ways of `rnnsearch.py`:
+The plain loops of `reference` are the specification. The explicit passes do less work, as in `rnnsearch.py`:
 
-- $\tanh x = 2 \sigma(2x) - 1$, whose constant falls out of the softmax; the factors go into keys, queries and v.
-- The backward pass recomputes the sigmoids of the scores, and gathers the gradients of all steps before it multiplies.
+- $\tanh x = 2 \sigma(2x) - 1$, whose constant cancels in the softmax; keys, queries and v absorb the factors.
+- The backward pass recomputes the sigmoids of the scores, and collects the gradients of all steps before it
+  multiplies.
 
-And one more: everything lies step by step, [n b d], so that what a step may look at, all before it, is one block of
-memory; nothing is masked, and nothing is written twice. What a tape's entry gets from all later steps is one product
-when its own turn comes, in place of a sum that every step adds to.
+In addition, tensors are step-major, [n b d], so that all earlier steps, which a step attends to, are one contiguous
+block: no mask, and no copy. The gradient of a tape entry from all later steps is one product in the entry's own step,
+instead of a sum that every step adds to.
 """
 
 # n steps · m source positions · b sentences · d width of a state, g four times that · dd twice · h width of the scores
@@ -18,12 +19,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.reference import ScoreWeights as ScoreWeights  # for who calls `run_tapes`
+from regard.kernels.reference import ScoreWeights as ScoreWeights  # for callers of `run_tapes`
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
-BLOCK = 16  # steps: what is between a key and its score stays near the processor
-SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
+BLOCK = 16  # steps at a time, so that the values between keys and scores stay in the cache
+SLOPE = 4  # tanh'(x) = 4 σ'(2x)
 
 
 def run_tapes(
@@ -35,8 +36,9 @@ def run_tapes(
 ) -> Float[Tensor, "n b dd"]:
     """Compute the tapes [h_t; c_t] of n steps.
 
-    `projected` is what x_t gives to the gates i, f, ĉ and o, biases too, `recurrent` the gates' matrix for what is read
-    from the tapes; `added` goes into c_t, `word_queries` are W_x x_t. Without `score` a step reads the entry before.
+    `projected` is x_t's contribution to the gates i, f, ĉ and o, with biases; `recurrent` is the gates' matrix for the
+    summary read from the tapes; `added` is added to c_t; `word_queries` are W_x x_t. Without `score`, each step reads
+    the entry before it.
     """
     parts = (None,) * 4 if score is None else (score.summary, score.entry, score.bias, score.vector)
     tapes: Tensor = RunTapes.apply(projected, recurrent, added, word_queries, *parts)
@@ -51,9 +53,9 @@ def read_source(
     summary: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "n b dv"]:
-    """Read a source over n steps: queries are `word_queries`, W_x x_t, and the last read's first d numbers.
+    """Read a source over n steps: queries are `word_queries`, W_x x_t, and the first d elements of the last read.
 
-    `keys` are W γ_j + b, and `exists` says which of them there are.
+    `keys` are W γ_j + b, and `exists` is the mask of existing keys.
     """
     reads: Tensor = ReadSource.apply(word_queries, keys, values, exists, summary, vector)
     return reads
@@ -67,14 +69,14 @@ def read_tapes(
     vector: Float[Tensor, " h"],
     bounds: tuple[int, int],
 ) -> Float[Tensor, "r dd"]:
-    """Read tapes in a cache for one step; `bounds` are the fewest and the most entries of a row.
+    """Read cached tapes for one step; `bounds` are the fewest and the most entries of a row.
 
-    It has no gradient, and is all that an attention does for a step of a search.
+    It has no gradient, and is the whole attention of a decoding step.
     """
     least, most = bounds
     if most == 0:
         return values.new_zeros(len(values), values.shape[-1])
-    keys, values = keys[:, :most].transpose(0, 1), values[:, :most].transpose(0, 1)  # as they lie on a CPU
+    keys, values = keys[:, :most].transpose(0, 1), values[:, :most].transpose(0, 1)  # step-major, as stored on a CPU
     scores, room = queries.new_empty(most, len(queries)), queries.new_empty(BLOCK, *queries.shape)
     queries, vector = queries * 2, vector * 2
     for first in range(0, most, BLOCK):
@@ -90,9 +92,9 @@ def read_tapes(
 
 
 def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, tanh_cell: Tensor) -> Tensor:
-    """Take an LSTM's step from the gates' sums [b g] and what was read [b dd].
+    """Run an LSTM step from the gates' sums [b g] and the summary [b dd] read from the tapes.
 
-    The gates are written over; an entry of both tapes, [b dd], and tanh(c) are written.
+    It overwrites the gates, and writes an entry of both tapes, [b dd], and tanh(c).
     """
     d = tanh_cell.shape[-1]
     i, f, proposal, o = gates.split(d, -1)
@@ -119,7 +121,7 @@ def score_keys(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Ten
 def score_keys_backward(
     keys: Tensor, query: Tensor, d_scores: Tensor, room: Tensor, d_keys: Tensor, d_vector: Tensor
 ) -> Tensor:
-    """Add a score's gradient [m b] to those of keys and v; return the query's; all but v's lack their factor v."""
+    """Add a score's gradient [m b] to those of keys and v; return the query's. All but v's lack the factor v."""
     hidden, slope = room[0, : len(keys)], room[1, : len(keys)]
     torch.add(keys, query, out=hidden).sigmoid_()
     d_vector += torch.mv(hidden.view(-1, hidden.shape[-1]).T, d_scores.flatten())
@@ -147,7 +149,7 @@ class RunTapes(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """Run the forward pass on what `run_tapes` is given, the score in its four parts."""
+        """Run the forward pass on the arguments of `run_tapes`, with the score as its four parts."""
         projected, recurrent, added, word_queries, summary, entry, bias, vector = inputs
         (n, b, _), d = projected.shape, recurrent.shape[-1]
         new = projected.new_empty
@@ -189,7 +191,7 @@ class RunTapes(torch.autograd.Function):
         d_added = new(n, b, d) if ctx.adds else None
         if keys is not None:
             h = len(vector)
-            d_queries, d_keys, d_vector = (torch.zeros_like(x) for x in (queries, keys, vector))  # v still to come
+            d_queries, d_keys, d_vector = (torch.zeros_like(x) for x in (queries, keys, vector))  # factor v at the end
             room, slope = new(2, n, b, h), vector * SLOPE
             sloped_summary, sloped_entry = slope[:, None] * summary, slope[:, None] * entry
         for t in range(n - 1, -1, -1):
@@ -215,11 +217,11 @@ class RunTapes(torch.autograd.Function):
                 d_read[:, :d] = torch.addmm(d_summary_query, d_gate, recurrent)
             else:
                 d_read[:, :d] = torch.mm(d_gate, recurrent)
-            # what it looked at
+            # the tape entries that it attended to
             if keys is not None and t:
                 d_scores = sum_values_backward(d_read, tapes[:t], weights[t, :, :t])
                 d_queries[t] = score_keys_backward(keys[:t], queries[t], d_scores, room, d_keys[:t], d_vector)
-        # all steps of all sentences, one below the other
+        # all steps of all sentences in one product
         d_recurrent = d_gates.flatten(0, 1).T @ reads[..., :d].flatten(0, 1)
         if keys is None:
             return d_gates, d_recurrent, d_added, *(None,) * 5
@@ -250,7 +252,7 @@ class ReadSource(torch.autograd.Function):
         for t in range(n):
             if t:
                 queries[t].addmm_(reads[t - 1, :, :d], summary_2.T)
-            # Where a sentence is empty the softmax is even, and must weigh nothing.
+            # For an empty sentence the softmax is uniform; the mask sets its weights to zero.
             weights[t] = torch.softmax(score_keys(keys, queries[t], vector_2, room).add_(mask_bias), -1).mul_(mask)
             reads[t] = sum_values(weights[t], values)
         ctx.save_for_backward(reads, weights, queries, keys, values, summary, vector)

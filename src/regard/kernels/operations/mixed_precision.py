@@ -1,10 +1,10 @@
-"""x Wᵀ + b in half precision with weights kept in single precision, whose gradients come out in single precision.
+"""x Wᵀ + b in half precision, with weights and gradients in single precision.
 
-Autocast casts every weight in each step by a launch of its own, and every gradient back. `HalfCopies` casts all of them
-at once, when a step begins; the products here take the copies, and write gradients as the optimiser wants them.
+Autocast launches one cast per weight in each step, and one per gradient. `HalfCopies` casts all weights at once when a
+step begins; these products use the copies, and write gradients in the optimiser's dtype.
 
-What a product reads often goes on beside it, as a residual does. A product hands its input on, so that the backward
-pass adds the other path's gradient while it multiplies, and not in a pass of its own.
+A product's input is often a residual too. A product therefore also returns its input, so that its backward pass adds
+the other path's gradient within the matrix product instead of in a separate pass.
 """
 
 # t tokens · u tokens of a memory · e width in · d width out
@@ -18,12 +18,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# Thread-local, as is the choice of a backend.
+# Thread-local, like the choice of a backend.
 store = threading.local()
 
 
 class HalfCopies:
-    """Copies of weights in half precision, in memory that stays."""
+    """Copies of weights in half precision, in buffers that are reused."""
 
     def __init__(self, weights: Sequence[nn.Parameter], dtype: torch.dtype):
         self.weights = [weight for weight in weights if weight.dtype == torch.float32 and weight.ndim <= 2]
@@ -32,7 +32,7 @@ class HalfCopies:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Let `to_half` give copies of the current weights inside the block, in this thread; they must not change."""
+        """Let `to_half` return copies of the current weights inside the block, in this thread; they must not change."""
         with torch.no_grad():
             torch._foreach_copy_(self.copies, [weight.detach() for weight in self.weights])
         store.table = self.table
@@ -43,7 +43,7 @@ class HalfCopies:
 
 
 def to_half(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a weight in half precision, without a gradient: its copy, where there is one."""
+    """Return a weight in half precision, without a gradient: its copy if there is one."""
     table = getattr(store, "table", None)
     copy = None if table is None else table.get(id(weight))
     return weight.detach().to(dtype) if copy is None or copy.dtype != dtype else copy
@@ -59,7 +59,7 @@ def half_linear(
 def half_linear_with_input(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> tuple[Float[Tensor, "t d"], Float[Tensor, "t e"]]:
-    """Compute x Wᵀ + b, and return x too, for others that read it."""
+    """Compute x Wᵀ + b, and return x too, for other uses of it."""
     result, on = Products.apply(weight, bias, (len(weight),), x)
     return result, on
 
@@ -67,13 +67,13 @@ def half_linear_with_input(
 def half_linear_pair(
     x: Float[Tensor, "t e"], memory: Float[Tensor, "u e"], weight: Float[Tensor, "d e"], bias: Tensor | None, first: int
 ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "u q"], Float[Tensor, "t e"], Float[Tensor, "u e"]]:
-    """Multiply x with the first rows of a weight and a memory with the others; return both inputs too."""
+    """Multiply x by the first rows of a weight and a memory by the others; return both inputs too."""
     one, other, x, memory = Products.apply(weight, bias, (first, len(weight) - first), x, memory)
     return one, other, x, memory
 
 
 class Products(torch.autograd.Function):
-    """Products x Wᵀ + b of one input, or of several with rows of W each: W's gradient is one tensor."""
+    """Products x Wᵀ + b of one input, or of several inputs with different rows of W; W's gradient is one tensor."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor | None, rows: tuple[int, ...], *inputs: Tensor) -> Any:
@@ -104,15 +104,15 @@ class Products(torch.autograd.Function):
                 d_inputs.append(None)
             elif other is None:
                 d_inputs.append(torch.mm(grad, w))
-            else:  # added to the gradient of the other path, in place: nothing else reads that any more
+            else:  # added in place to the other path's gradient, which is not used again
                 d_inputs.append(other.contiguous().addmm_(grad, w))
         d_weight = d_bias = None
-        if ctx.needs_input_grad[0]:  # it may be frozen
+        if ctx.needs_input_grad[0]:  # the weight may be frozen
             d_weight = narrow.new_empty(narrow.shape, dtype=dtype)
             for grad, x, out in zip(grads, inputs, d_weight.split(rows), strict=True):
                 if out.dtype == grad.dtype or not grad.is_cuda:
                     out.copy_(torch.mm(grad.t().to(out.dtype), x.to(out.dtype)))
-                else:  # summed and written in single precision
+                else:  # accumulated and written in single precision
                     torch.mm(grad.t(), x, out_dtype=out.dtype, out=out)
         if bias_dtype is not None and ctx.needs_input_grad[1]:
             each = [sums(grad) for grad in grads]
@@ -121,7 +121,7 @@ class Products(torch.autograd.Function):
 
 
 def sums(grad: Tensor) -> Tensor:
-    """Return the sum of every column."""
+    """Sum each column in float32 or wider."""
     if grad.is_cuda:
         from regard.kernels.triton.arithmetic import column_sums
 

@@ -1,10 +1,10 @@
 """The projection and its loss: a kernel on CUDA, chunks elsewhere, the plain expression while torch.compile traces.
 
-In chunks of tokens the logits of a whole batch never stand in memory. The gradient of the logits is p - q, with q the
-smoothed target: it is known as soon as a chunk's logits are. So the forward pass turns them into it in place and adds
-its share to the gradients of hidden, weight and bias; the backward pass has only to multiply these by the gradient of
-the sum. No log-softmax is kept, and none is computed twice. On a CUDA device one kernel does what lies between the
-products of a chunk; see `triton/projection_loss.py`.
+With chunks of tokens, the logits of a whole batch are never held in memory. The gradient of the logits is p - q, with q
+the smoothed target, which can be computed together with a chunk's logits. The forward pass therefore replaces the
+logits by their gradient in place, and accumulates the gradients of hidden, weight and bias; the backward pass only
+multiplies these by the gradient of the sum. No log-softmax is stored, and none is computed twice. On a CUDA device a
+single kernel computes everything between the products of a chunk; see `triton/projection_loss.py`.
 """
 
 # t tokens · c tokens of a chunk · d width · v classes
@@ -19,7 +19,7 @@ from regard.kernels import reference
 from regard.kernels.table import has_kernel
 from regard.machine import wide_dtype
 
-LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
+LOGITS = 1 << 22  # logits of a chunk, by default: 16 MiB in float32, which fits a CPU's last-level cache
 LOGITS_CUDA = 1 << 27
 
 
@@ -33,9 +33,9 @@ def projection_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Sum the label-smoothed cross-entropies of all tokens, and the plain ones, from which a perplexity is computed.
 
-    The smoothing's mass is spread over all classes, as torch's. A token whose target is below zero counts nothing: a
-    batch may be filled up to a fixed size. The second sum carries no gradient. `chunk` is how many tokens are projected
-    at once. While torch.compile traces it is the plain expression, which a compiler fuses itself.
+    The smoothing's mass is spread over all classes, as in torch. Tokens whose target is below zero are ignored: a batch
+    may be padded to a fixed size. The second sum carries no gradient. `chunk` is the number of tokens that are
+    projected at once. Under torch.compile this is the plain expression, which the compiler fuses itself.
     """
     if torch.compiler.is_compiling():
         return reference.projection_loss(hidden, weight, bias, targets, smoothing)
@@ -59,18 +59,18 @@ def projection_loss(
 
 
 class ProjectionLoss(torch.autograd.Function):
-    """Losses and gradients in one sweep."""
+    """Losses and gradients in one pass."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the forward pass on what `projection_loss` is given, and whether gradients are wanted."""
+        """Run the forward pass on the arguments of `projection_loss`, and whether to compute gradients."""
         hidden, weight, bias, targets, smoothing, chunk, training = inputs
         wide, exact = torch.promote_types(hidden.dtype, torch.float32), wide_dtype(hidden.device)
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         d_hidden = torch.empty_like(hidden) if needs[0] else None
         d_weight = torch.zeros_like(weight, dtype=wide) if needs[1] else None
         d_bias = torch.zeros_like(weight[:, 0], dtype=wide) if needs[2] else None
-        # A sum over all classes' logits is one product with the sum of the weight's rows.
+        # The sum of all classes' logits is one product with the sum of the weight's rows.
         row_sum = weight.to(wide).sum(0) if smoothing else None
         bias_sum = bias.to(wide).sum() if smoothing and bias is not None else 0.0
         total, plain = hidden.new_zeros((2,), dtype=exact).unbind()

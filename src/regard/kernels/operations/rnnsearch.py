@@ -1,12 +1,12 @@
-r"""RNNsearch's recurrence with a GRU or an LSTM, forward and backward written out for a CPU.
+r"""RNNsearch's recurrence with a GRU or an LSTM, with explicit forward and backward passes for a CPU.
 
-The plain loop of `reference` is the specification. Written out, it is less work:
+The plain loop of `reference` is the specification. The explicit passes do less work:
 
-- $\tanh x = 2 \sigma(2x) - 1$, and here a sigmoid takes a sixth of a tanh's time. In a score the constant falls out of
-  the softmax: $v^\top \tanh(x)$ weighs like $2 v^\top \sigma(2x)$. The factors go into keys, W and v beforehand.
+- $\tanh x = 2 \sigma(2x) - 1$, and a sigmoid takes a sixth of a tanh's time here. In a score the constant cancels in
+  the softmax: $v^\top \tanh(x)$ gives the same weights as $2 v^\top \sigma(2x)$. Keys, W and v absorb the factors.
 - W s and U s are one product.
-- The backward pass recomputes the sigmoids of the scores from keys and queries, and gathers the gradients of all
-  steps before it multiplies: a matrix gets its gradient from one large product in place of one per step.
+- The backward pass recomputes the sigmoids of the scores from keys and queries, and collects the gradients of all
+  steps before it multiplies: each matrix gets its gradient from one large product instead of one per step.
 
 On a GPU with Triton, `triton/rnnsearch.py` does the same in a few kernels per step.
 """
@@ -35,9 +35,9 @@ def recur(
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
     """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights.
 
-    `projected` is what the words give to the cell, `keys` are U h_j + b, `exists` says which of them there are; `query`
-    and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
-    states.
+    `projected` is the words' contribution to the gates, `keys` are U h_j + b, `exists` is the mask of existing keys;
+    `query` and `vector` are W and v of the score, `read` is the cell's matrix for contexts, `recurrent` and `bias` are
+    those for states.
     """
     states, contexts, weights = Recurrence.apply(
         projected, start, keys, values, exists, query, vector, read, recurrent, bias
@@ -46,11 +46,11 @@ def recur(
 
 
 class Recurrence(torch.autograd.Function):
-    """All steps with their backward pass; the states begin with s_0."""
+    """All steps with their backward pass; the returned states begin with s_0."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the forward pass on what `recur` is given."""
+        """Run the forward pass on the arguments of `recur`."""
         projected, start, keys, values, exists, query, vector, read, recurrent, bias = given
         (b, n, g), (_, m, h), d = projected.shape, keys.shape, start.shape[-1]
         lstm = start.shape[1] == 2
@@ -62,7 +62,7 @@ class Recurrence(torch.autograd.Function):
         mask_bias = torch.zeros_like(mask).masked_fill_(~exists, torch.finfo(keys.dtype).min)
         states, contexts, weights = new(b, n + 1, d), new(b, n, values.shape[-1]), new(b, n, m)
         queries, gates = new(b, n, h), new(b, n, g)
-        inner = new(b, n + 1, d) if lstm else new(b, n, d)  # an LSTM's cells; what a GRU's reset gate multiplies
+        inner = new(b, n + 1, d) if lstm else new(b, n, d)  # LSTM: its cells; GRU: the term that r multiplies
         states[:, 0] = start[:, 0]
         if lstm:
             inner[:, 0] = start[:, 1]
@@ -125,7 +125,7 @@ class Recurrence(torch.autograd.Function):
             dc = torch.addmm(d_contexts[:, i], d_gate, read)
             d_context[:, i] = dc
             da = torch.bmm(dc[:, None], values.mT)[:, 0]
-            if d_weights is not None:  # an objective reads them
+            if d_weights is not None:  # the loss uses the weights
                 da += d_weights[:, i]
             de = torch.ops.aten._softmax_backward_data(da, a, -1, a.dtype)
             torch.add(keys, queries[:, i, None], out=hidden).sigmoid_()
@@ -133,7 +133,7 @@ class Recurrence(torch.autograd.Function):
             torch.ops.aten.sigmoid_backward.grad_input(de[..., None].expand_as(hidden), hidden, grad_input=slope)
             d_keys += slope
             torch.mul(slope.sum(1), vector, out=from_state[:, g:])
-            # the state before
+            # the previous state
             direct = d_states[:, i] if d_past_gates is None else d_past_gates.add_(d_states[:, i])
             ds = torch.addmm(direct, from_state, both)
         d_values = torch.bmm(weights.mT, d_context)
@@ -160,9 +160,10 @@ def tanh_by_sigmoid(x: Tensor) -> Tensor:
 
 
 def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Tensor, from_state: Tensor) -> Tensor:
-    """Go back over h' = p + z (h - p), where the proposal p = tanh(x + r u) and u is the recurrent part.
+    """Compute the backward pass of h' = p + z (h - p), with the proposal p = tanh(x + r u) and the recurrent part u.
 
-    Writes the gradients of x and of the recurrent part, and returns that of h past both, in the place of that of h'.
+    It writes the gradients of x and of the recurrent part, and returns h's direct gradient, past both, in place of
+    that of h'.
     """
     d = s.shape[-1]
     r, z, proposal = gates.split(d, -1)
@@ -177,7 +178,7 @@ def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Te
 
 
 def lstm_backward(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, d_gate: Tensor) -> Tensor:
-    """Go back over c' = f c + i p, h' = o tanh(c'): write the gates' gradients, and return that of c."""
+    """Compute the backward pass of c' = f c + i p, h' = o tanh(c'): write the gates' gradients, and return c's."""
     input_gate, forget_gate, proposal, output_gate = gates.chunk(4, -1)
     d = input_gate.shape[-1]
     tanh_cell = tanh_by_sigmoid(after)

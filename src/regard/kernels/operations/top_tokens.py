@@ -1,4 +1,4 @@
-"""Dispatch of the top tokens: a kernel on CUDA, where Triton is there, and the plain expression elsewhere."""
+"""The top tokens of each row: a Triton kernel on CUDA, the plain expression elsewhere."""
 
 # r rows · v vocabulary · k tokens
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.kernels import reference
 from regard.kernels.table import has_kernel
 
-MAX_TOKENS = 32  # tokens that the kernel finds
+MAX_TOKENS = 32  # most tokens that the kernel supports
 
 
 def top_tokens(
@@ -20,13 +20,14 @@ def top_tokens(
     early: Bool[Tensor, " r"],
     forced: Int[Tensor, " r"],
 ) -> tuple[Float[Tensor, "r k"], Int[Tensor, "r k"], Float[Tensor, " r"]]:
-    """The best `count` tokens of each row in order, their scores, and log Σ exp of all scores, in float32 or wider.
+    """Return the scores and ids of each row's best `count` tokens, in order, and log Σ exp of all its scores.
 
-    The tokens of `never` may not come, `end` not where it is too `early`; a `forced` token (-1: none) is the only one.
+    Scores are in float32 or wider. Tokens of `never` are forbidden, `end` too if it is too `early`; a `forced` token
+    (-1: none) is the only one allowed.
     """
     if count <= min(MAX_TOKENS, scores.shape[-1]) and has_kernel(scores.device.type, scores.dtype):
         from regard.kernels.triton import top_tokens as triton
 
-        with torch.cuda.device_of(scores):  # which need not be the current one
+        with torch.cuda.device_of(scores):  # which may differ from the current one
             return triton.top_tokens(scores, count, never, end, early, forced)
     return reference.top_tokens(scores, count, never, end, early, forced)

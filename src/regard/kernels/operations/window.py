@@ -1,13 +1,12 @@
-"""Local attention: each query meets the 2·radius + 1 keys of its window and few others.
+"""Local attention: each query reads the 2·radius + 1 keys of its window and few others.
 
-A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share. Many windows anywhere
-(local-p) are sorted into buckets. Few queries, or an additive score, whose cost is in the comparing and not in the
-copying, take a copy of their keys each.
+A window that moves one key per query (local-m) is cut into tiles that neighbouring queries share. For many windows at
+arbitrary places (local-p), queries are sorted into buckets. Few queries copy their keys; so does an additive score,
+whose cost is the comparison rather than the copy.
 
-Of buckets: keys are cut into slices that start every SLICE keys and overlap by a window, so that every window lies
-inside one slice. Queries are sorted by slice and taken GROUP at a time; a group and its slice are one small dense
-product. For centres anywhere, n queries need at most n/GROUP + m/SLICE groups a row, and no query gets a copy of its
-keys.
+Buckets: keys are cut into slices that start every SLICE keys and overlap by a window, so that every window lies inside
+one slice. Queries are sorted by slice and processed GROUP at a time; a group and its slice are one small dense product.
+For any centres, n queries need at most n/GROUP + m/SLICE groups per row, and no query copies its keys.
 """
 
 # b batch · r rows: all leading dimensions as one · n queries · m keys · d width · t tiles, or slices, of a row
@@ -23,13 +22,13 @@ from torch import Tensor
 from regard.kernels.reference import Call, matmul_wide, softmax, widen
 from regard.kernels.span_limits import SpanLimits, Window, gaussian, merge_batch
 
-BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
-MANY = 64  # queries from which sorting them pays
-TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
+BUDGET = 1 << 19  # elements of keys and values copied at once on a CPU: a buffer in its cache needs no new pages
+MANY = 64  # number of queries from which sorting is worth its cost
+TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each query
 
 
 def attend(call: Call) -> Tensor:
-    """Compute the reference's sum over the window alone; a bilinear or an additive score, softmax."""
+    """Compute the reference's sum over the window alone, for a bilinear or an additive score and softmax."""
     batch = call.batch
     parts = [choose_way(part)(part) for part in split_rows(flatten_call(call, batch))]
     context = parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -37,7 +36,7 @@ def attend(call: Call) -> Tensor:
 
 
 def choose_way(call: Call):  # type: ignore[no-untyped-def]
-    """Choose one of the three ways to compute a window."""
+    """Choose one of the three ways to attend within a window."""
     window = call.limits.window
     assert window is not None
     if call.vector is not None:
@@ -47,13 +46,13 @@ def choose_way(call: Call):  # type: ignore[no-untyped-def]
         nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
         if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
             return attend_in_tiles
-    # The number of buckets depends on the data: a GPU would be waited for, and a compiler cannot know it.
+    # The number of buckets depends on the data: it would need a sync on a GPU, and a compiler cannot trace it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
     return attend_in_buckets if call.limits.queries >= MANY and not fixed else attend_gathering
 
 
 def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
-    """Give the call one leading dimension, and every limit one entry a row."""
+    """Give the call a single leading dimension, and every limit one entry per row."""
 
     def start(value: int | Tensor) -> int | Tensor:
         return merge_batch(value, batch, 0) if isinstance(value, Tensor) else value
@@ -80,7 +79,7 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
 
 
 def split_rows(call: Call) -> Iterator[Call]:
-    """Split a call into as many rows at a time as fit a CPU's cache; on a GPU, and for a compiler, take all at once."""
+    """Split a call into groups of rows that fit a CPU's cache; do not split it on a GPU or under torch.compile."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
@@ -106,12 +105,12 @@ def split_rows(call: Call) -> Iterator[Call]:
 
 
 def attend_gathering(call: Call) -> Tensor:
-    """Attend with a copy of its keys for every query: [r n w d]."""
+    """Attend with a separate copy of the keys for every query: [r n w d]."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     width = min(2 * window.radius + 1, limits.keys)
     centre = window.centres(limits.queries, limits.device).detach().expand(call.query.shape[:-1])
-    # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
+    # The first key inside the window, moved back so that the whole slice exists; keys outside the window are masked.
     first = torch.ceil(centre - window.radius).long().clamp(0, limits.keys - width)
     index = first[..., None] + torch.arange(width, device=limits.device)  # [r n w]
     keys, values = gather_rows(widen(call.keys), index), gather_rows(widen(call.values), index)
@@ -131,7 +130,7 @@ def attend_gathering(call: Call) -> Tensor:
 def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
     """Gather rows of [r m d] at [r n w] -> [r n w d], by one flat index_select.
 
-    Its backward adds into the rows, on a GPU in the dtype it is given: many queries that share a key need float32.
+    Its backward pass accumulates, on a GPU in the given dtype: many queries that share a key need float32.
     """
     rows, m, d = tensor.shape
     offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
@@ -147,7 +146,7 @@ def attend_in_tiles(call: Call) -> Tensor:
     query = F.pad(call.query, (0, 0, 0, tiles * TILE - limits.queries)).unflatten(-2, (tiles, TILE))
     # Key j of the padded keys is key j + start - radius of the call.
     before, padded = radius - window.start, tiles * TILE + 2 * radius
-    after = padded - before - limits.keys  # negative: those keys are beyond every window
+    after = padded - before - limits.keys  # negative: the last keys are beyond every window
     keys, values = (  # as slices that overlap by 2·radius: [r t d TILE+2·radius]
         F.pad(widen(x), (0, 0, before, after)).unfold(-2, TILE + 2 * radius, TILE) for x in (call.keys, call.values)
     )
@@ -159,7 +158,7 @@ def attend_in_tiles(call: Call) -> Tensor:
 
 
 def tile_mask(limits: SpanLimits, window: Window, tiles: int) -> Tensor:
-    """Build the mask of the keys of its tile that each query may look at, [t TILE w] or [r t TILE w]."""
+    """Build the mask of a tile's keys that each query may see, [t TILE w] or [r t TILE w]."""
     assert isinstance(window.start, int)
     i = torch.arange(tiles * TILE, device=limits.device).view(tiles, TILE, 1)
     j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=limits.device)
@@ -194,7 +193,7 @@ def attend_in_buckets(call: Call) -> Tensor:
         return x.new_zeros(len(bucket) * GROUP, *x.shape[1:]).index_copy(0, slot, x).unflatten(0, (-1, GROUP))
 
     keys, values = (
-        cut_slices(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # whose backward adds
+        cut_slices(widen(x), slices, width).index_select(0, bucket).unflatten(-1, (width, -1))  # backward accumulates
         for x in (call.keys, call.values)
     )
     scores = matmul_wide(widen(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
@@ -210,7 +209,7 @@ def attend_in_buckets(call: Call) -> Tensor:
 
 
 def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
-    """Assign each query a place among groups of one bucket each, and return the bucket of every group."""
+    """Assign each query a slot, in groups of one bucket each, and return the bucket of every group."""
     count = torch.bincount(bucket, minlength=buckets)
     groups = (count + GROUP - 1) // GROUP
     order = bucket.argsort(stable=True)
@@ -222,13 +221,13 @@ def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
 
 
 def cut_slices(x: Tensor, slices: int, width: int) -> Tensor:
-    """Cut [r m d] into slices of `width` keys, one every SLICE, [r·t w·d]; a whole slice is then copied at once."""
+    """Cut [r m d] into slices of `width` keys, one every SLICE, [r·t w·d], so that a slice is one contiguous copy."""
     padded = F.pad(x, (0, 0, 0, slices * SLICE - SLICE + width - x.shape[-2]))
     return padded.unfold(-2, width, SLICE).mT.reshape(-1, width * x.shape[-1])
 
 
 def slice_mask(limits: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
-    """Build the mask of the keys of its slice that each query of a group may look at, [g GROUP w]."""
+    """Build the mask of a slice's keys that each query of a group may see, [g GROUP w]."""
     assert limits.window is not None
     mask = distance.detach().abs() <= limits.window.radius
     mask = mask & (j < (limits.keys if limits.lengths is None else limits.lengths[row][..., None]))

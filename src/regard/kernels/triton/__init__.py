@@ -1,6 +1,6 @@
-"""Kernels in Triton, a file each, loaded when it is first used; here whether Triton is there, and how one is called.
+"""Triton kernels, one file each, loaded on first use; this file checks for Triton and defines operators with gradients.
 
-It comes with torch for CUDA, and Regard runs without it.
+Triton comes with torch for CUDA; Regard runs without it.
 """
 
 import importlib
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ATTENTION = "additive", "decode_step", "few_queries", "one_tile", "window"  # files that have an `attend`
-INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.compile looks behind a cache, and warns
+ATTENTION = "additive", "decode_step", "few_queries", "one_tile", "window"  # files with a function `attend`
+INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.compile warns about a cached function
 
 
 def __getattr__(name: str) -> Any:
-    """Load a file with an `attend` when it is first used; torch.compile traces this, and not `import_module`."""
+    """Load a file with an `attend` on first use; torch.compile can trace this, but not `import_module`."""
     if name not in ATTENTION:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
@@ -31,12 +31,12 @@ def operation(
     keep: Callable[..., None],
     gradients: Callable[..., tuple[Tensor | None, ...]],
 ) -> tuple[Any, Callable[..., tuple[Tensor, ...]]]:
-    """Return `compute` with its gradients: an operator, and a function that takes it where torch.compile traces.
+    """Return `compute` with its gradients: an operator, and a function that uses the operator under torch.compile.
 
-    Elsewhere the function saves the ceremony of the operator; its last input says whether there is to be a gradient.
-    `shapes` return empty tensors in place of what the two functions compute; `keep(ctx, inputs, output)` saves what
-    backward needs; `gradients(ctx, grad, backward)` returns the gradients of all inputs. Only the first output of
-    `compute` has a gradient.
+    Otherwise the function avoids the operator's overhead; its last input says whether there is a gradient. `shapes` are
+    the fake implementations of both functions, which return empty tensors; `keep(ctx, inputs, output)` saves tensors
+    for the backward pass; `gradients(ctx, grad, backward)` returns the gradients of all inputs. Only the first output
+    of `compute` has a gradient.
     """
     forward, backward = (
         torch.library.custom_op(f"regard::{name}{suffix}", mutates_args=())(function)
@@ -47,7 +47,7 @@ def operation(
     forward.register_autograd(lambda ctx, grad, *unused: gradients(ctx, grad, backward), setup_context=keep)
 
     class Eager(torch.autograd.Function):
-        """The two passes without the dispatcher's ceremony, which only a compiler needs."""
+        """The two passes without the dispatcher's overhead, which only a compiler needs."""
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:

@@ -1,10 +1,11 @@
 """Additive attention in Triton: scores, softmax and the sum of values without [*b n m h] in memory, both directions.
 
-The scores are the dear part (n · m · h of tanh against n · m · dv multiply-adds on tensor cores), so they have a kernel
-of their own; they stand in memory in float32, [*b n m], once for the backward pass, or a few rows at a time without.
-The kernels of the forward pass are in `additive_forward.py`, those of the backward pass here: the gradient of the
-scores once, then a sweep for queries and one for keys. A program that owns a slice of the queries' gradient cannot know
-the scores, so their gradient stands in memory too, as [n m] and as [m n]: both sweeps read it along their own rows.
+The scores are the expensive part (n · m · h of tanh against n · m · dv multiply-adds on tensor cores), so they have
+their own kernel. They are held in memory in float32: all [*b n m] for the backward pass, or a few rows at a time
+without one. The kernels of the forward pass are in `additive_forward.py`, those of the backward pass here: the gradient
+of the scores once, then one sweep for queries and one for keys. A program for a slice of the queries' gradient cannot
+recompute the scores, so their gradient is held in memory too, as [n m] and as [m n]: both sweeps read it along their
+own rows.
 """
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · h hidden · dv value width
@@ -37,7 +38,7 @@ GRADIENT = {"BV": 64, "num_warps": 4, "num_stages": 2}
 
 
 def attend(call: Call) -> Tensor:
-    """The reference's sum for an additive score and softmax, under lengths, causality, one window and masks."""
+    """Compute the reference's sum for an additive score and softmax, under lengths, causality, one window and masks."""
     assert call.vector is not None
     batch = call.batch
     vector = call.vector if call.vector.ndim == 2 else call.vector[None]
@@ -51,14 +52,14 @@ def attend(call: Call) -> Tensor:
 def limit_arguments(
     call: Call, batch: tuple[int, ...]
 ) -> tuple[Tensor | None, Tensor | None, int, Tensor | None, int, int, Tensor | None]:
-    """Lengths; where causality starts, a row each or one number; the window's start likewise and its radius; the mask.
+    """Return lengths; causality's start, per row or for all; the window's start, likewise, and its radius; the mask.
 
-    No causality is a start of `NONE`, no window a radius of -1. The mask is [b' b'' n m] with strides of 0 where it
-    broadcasts, r = b' · b''.
+    Without causality the start is `NONE`, without a window the radius is -1. The mask is [b' b'' n m] with stride 0
+    along broadcast dimensions, and r = b' · b''.
     """
     limits, window = call.limits, call.limits.window
 
-    def each(value: Tensor) -> Tensor:  # side by side, as a kernel reads them: a reshape alone may stay a broadcast
+    def each(value: Tensor) -> Tensor:  # contiguous, as kernels need it: a reshape may keep stride 0
         return merge_batch(value, batch, 0).contiguous()
 
     lengths = None if limits.lengths is None else each(limits.lengths)
@@ -93,14 +94,14 @@ def compute(
     temperature: float,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[r n h], [r m h], [r m dv] and [a h] -> contexts [r n dv]; and, where kept, scores and their log-sum-exp."""
+    """Return contexts [r n dv] of [r n h], [r m h], [r m dv] and [a h]; if saved, also scores and their log-sum-exp."""
     (rows, n, _), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
     n_pad, m_pad, none = pad_size(n), pad_size(m), query.new_empty(0, dtype=torch.float32)
     if context.numel() == 0 or m == 0:
         return context.zero_(), none, none.clone()
     inner = 1 if mask is None else mask.shape[1]
-    group = math.lcm(vector.shape[0], inner)  # a row's head and mask are found by its place among so many
+    group = math.lcm(vector.shape[0], inner)  # a row's head and mask depend on its index modulo this
     step = rows if save else forward.rows_at_once(rows, 4 * n_pad * m_pad, group)
     scored, lse = (query.new_empty(size, dtype=torch.float32) for size in ((step, n_pad, m_pad), (step, n_pad)))
     for first in range(0, rows, step):
@@ -116,7 +117,7 @@ def compute(
 
 
 def shapes(query, keys, values, *others):  # type: ignore[no-untyped-def]
-    """Return tensors of the shapes that `compute` returns."""
+    """Return empty tensors with the shapes of `compute`'s results."""
     rows, n, m = query.shape[0], query.shape[1], keys.shape[1]
     context = values.new_empty(rows, n, values.shape[-1])
     save = others[-1] and context.numel() and m
@@ -151,7 +152,7 @@ def compute_backward(
 
 
 def weights_backward(grad, values, context, scored, lse, limits, temperature):  # type: ignore[no-untyped-def]
-    """Compute the gradient of the scores, [r n m] and [r m n], and of the values."""
+    """Compute the gradients of the scores, [r n m] and [r m n], and of the values."""
     (rows, n, dv), m = context.shape, values.shape[1]
     n_pad, m_pad = pad_size(n), pad_size(m)
     delta = lse.new_empty(lse.shape)
@@ -174,7 +175,7 @@ def weights_backward(grad, values, context, scored, lse, limits, temperature):  
 
 
 def scores_backward(g, turned, query, keys, vector, limits):  # type: ignore[no-untyped-def]
-    """Compute the gradients of query, keys and vector from the scores'."""
+    """Compute the gradients of query, keys and vector from those of the scores."""
     rows, (heads, h) = query.shape[0], vector.shape
     h_pad = -(-h // 4) * 4
     sides = [(x, *forward.raise_exponentials(x, None, heads, False)) for x in (query, keys)]
@@ -201,7 +202,7 @@ def scores_backward(g, turned, query, keys, vector, limits):  # type: ignore[no-
 
 
 def gradient_shapes(grad, query, keys, values, vector, *others):  # type: ignore[no-untyped-def]
-    """Return tensors of the shapes of the gradients."""
+    """Return empty tensors with the shapes of the gradients."""
     return tuple(x.new_empty(x.shape) for x in (query, keys, values, vector))
 
 
@@ -232,7 +233,7 @@ additive, serve = operation("additive_attention", compute, compute_backward, (sh
 @triton.jit(do_not_specialize=["n"])
 @no_type_check
 def inner_products(x, y, out, n, dv, n_pad, x_r, x_n, x_d, BN: tl.constexpr, BV: tl.constexpr):
-    """δ_i = Σ_c x_ic y_ic: the gradient of a context with the context, which is contiguous."""
+    """Compute δ_i = Σ_c x_ic y_ic, the product of a context with its gradient; y is contiguous."""
     ib, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = ib * BN + tl.arange(0, BN)
     total = tl.zeros([BN], tl.float32)
@@ -253,7 +254,7 @@ def score_gradients(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """g = P ∘ (dO Vᵀ - δ) / temperature of one tile, as [n m] and as [m n]; zeros where nobody looks."""
+    """Compute g = P ∘ (dO Vᵀ - δ) / temperature of one tile, as [n m] and as [m n]; zero where i may not see j."""
     jb, ib, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i = ib * BN + tl.arange(0, BN)
     j = jb * BM + tl.arange(0, BM)
@@ -287,7 +288,7 @@ def value_gradients(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """dV_j = Σ_i P_ij dO_i of BM keys, BV numbers wide."""
+    """Compute dV_j = Σ_i P_ij dO_i of BM keys, BV columns."""
     jb, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j = jb * BM + tl.arange(0, BM)
     c = piece * BV + tl.arange(0, BV)
@@ -299,7 +300,8 @@ def value_gradients(
     for first in range(low // BN * BN, high, BN):
         i = first + tl.arange(0, BN)
         s = tl.load(scored + (row * n_pad + first) * m_pad + jb * BM + tile)
-        # under a window and causality at once, a block between two that look here may not: its scores are not written
+        # With a window and causality, some blocks of queries in this range see none of these keys: the forward pass
+        # has not written their scores.
         least, most = key_range(
             first, tl.minimum(first + BN, n) - 1, m, row, lengths, causal, centre, radius, LENGTHS, CAUSAL, WINDOW
         )
@@ -324,11 +326,11 @@ def sweep(
     OR: tl.constexpr, OT: tl.constexpr, DR: tl.constexpr, DT: tl.constexpr,
     RESCUE: tl.constexpr,
 ):  # fmt: skip
-    """Σ_j g_ij v (1 - tanh²(q_i + k_j)) of OR·OT queries and 2·DR·DT hidden units, keys walked two at a time.
+    """Compute Σ_j g_ij v (1 - tanh²(q_i + k_j)) of OR·OT queries and 2·DR·DT hidden units, two keys at a time.
 
-    With KEYS the roles are changed: n, own and x are the keys', and g is [m n]. With VECTOR also Σ_ij g_ij tanh of this
-    block. Two keys share one reciprocal, from which r = 1/x follows for both, and (1 - tanh²)/4 = 1/4 - (r - 1/2)².
-    RESCUE is the second launch, for blocks where a product of two could overflow.
+    With KEYS, queries and keys swap roles: n, own and x belong to the keys, and g is [m n]. With VECTOR, it also
+    computes this block's Σ_ij g_ij tanh. Two keys share one reciprocal, which gives r = 1/x for both, and
+    (1 - tanh²)/4 = 1/4 - (r - 1/2)². RESCUE is the second launch, for blocks in which a product of two could overflow.
     """
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     BO: tl.constexpr = OR * OT
@@ -375,7 +377,7 @@ def sweep(
                     odd_v -= 0.5 * tl.sum(one * t, 2, keep_dims=True)
                 py += y_m
     else:
-        # is a product of two safe here?
+        # can a product of two overflow?
         d = piece * BD + tl.arange(0, BD)
         grows = tl.load(
             most_own + (row * (n_pad // BLOCK) + block * BO // BLOCK) * h_pad + d, mask=d < h_pad, other=0.0

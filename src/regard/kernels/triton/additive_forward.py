@@ -1,8 +1,8 @@
 """The forward pass of additive attention: exponentials, scores of a tile, and the softmax-weighted sum of values.
 
-tanh(q + k) = 1 - 2/x with x = 1 + e^{2q} e^{2k}: after the exponentials of queries and keys are taken once, an element
-costs one multiply-add and its share of a reciprocal. Reciprocals are the dear part of a GPU, so several x are
-multiplied and share one. Where that could overflow, a tile falls back.
+tanh(q + k) = 1 - 2/x with x = 1 + e^{2q} e^{2k}: after the exponentials of queries and keys have been computed once, an
+element costs one multiply-add and its share of a reciprocal. Reciprocals are expensive on a GPU, so several x are
+multiplied and share one. If that could overflow, a tile uses a slower way.
 """
 
 # r rows · i, n queries · j, m keys · d, h hidden, in pairs of two
@@ -16,13 +16,13 @@ from torch import Tensor
 from regard.kernels.triton.arithmetic import power, product, reciprocal, tanh
 
 SAFE = tl.constexpr(86.0)  # e^86 < 2^125: its reciprocal is still a normal number
-WIDEST = tl.constexpr(34.0)  # e^68, and 1e7 times that: what an exponential alone may be
+WIDEST = tl.constexpr(34.0)  # largest |x|: e^{2x} is then at most e^68, and at most 1e7 times that after scaling
 
-# A tile's queries and keys: each number that is loaded meets 64 others, and the sums still fit 128 registers a thread.
-# Queries and keys are padded to whole tiles.
+# A tile's queries and keys: each loaded number is used with 64 others, and the sums still fit 128 registers per thread.
+# Queries and keys are padded to full tiles.
 BLOCK = 64
-ROOM = 1 << 28  # bytes of scores held at once where no backward pass needs them
-# QR · KR sums are a thread's own, so that nothing is exchanged between threads before the last hidden unit.
+ROOM = 1 << 28  # bytes of scores held at once without a backward pass
+# Each thread owns QR · KR sums, so that threads exchange no data before the last hidden unit.
 TILE = {"QR": 8, "QT": 8, "KR": 4, "KT": 16, "num_warps": 4, "num_stages": 1, "maxnreg": 128}  # BLOCK by BLOCK
 SUM = {"BV": 128, "num_warps": 4, "num_stages": 2}
 NONE = -(1 << 62)
@@ -37,12 +37,12 @@ def pad_size(size: int) -> int:
 
 
 def rows_at_once(rows: int, size: int, group: int) -> int:
-    """Choose how many rows have room for their scores, of `size` bytes each: whole groups, one at least."""
+    """Return how many rows of scores, of `size` bytes each, fit ROOM: full groups, at least one."""
     return min(rows, max(1, ROOM // (size * group)) * group)
 
 
 def structured_limits(lengths, causal, start, centre, middle, radius):  # type: ignore[no-untyped-def]
-    """Return the structured limits as a kernel takes them; limits that are not given are not compiled in."""
+    """Return the structured limits as kernel arguments; absent limits are not compiled in."""
     return {
         "lengths": lengths,
         "causal": start if causal is None else causal,
@@ -55,7 +55,7 @@ def structured_limits(lengths, causal, start, centre, middle, radius):  # type: 
 
 
 def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: ignore[no-untyped-def]
-    """Return all limits as a kernel takes them."""
+    """Return all limits as kernel arguments."""
     strides = (0, 0, 0, 0) if mask is None else mask.stride()
     names = ("mask_outer", "mask_inner", "mask_i", "mask_j")
     return {
@@ -68,7 +68,7 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
 
 
 def raise_exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
-    """Compute e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
+    """Compute e^{2x}, hidden units first or last, packed in pairs of 64 bits, and the largest 2x of each block."""
     rows, n, h = x.shape
     n_pad, h_pad = pad_size(n), -(-h // 4) * 4
     shape = (rows, h_pad // 2, n_pad) if major else (rows, n_pad, h_pad // 2)
@@ -82,7 +82,7 @@ def raise_exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: boo
 
 
 def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-untyped-def]
-    """Write all scores within the limits into `out` [r n m], padded, and each tile's part of the log-sum-exp."""
+    """Write all scores within the limits into `out` [r n m], padded, and return each tile's part of the log-sum-exp."""
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
     n_pad, m_pad, h_pad = pad_size(n), pad_size(m), -(-h // 4) * 4
     inverse, cost = (query.new_empty((heads, h_pad), dtype=torch.float32) for _ in range(2))
@@ -120,7 +120,7 @@ def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no
 @triton.jit
 @no_type_check
 def halves(pair):
-    """Split 64 bits into the two float32 they hold, so that one load serves for two."""
+    """Split 64 bits into two float32 numbers, so that one load reads two."""
     low = (pair & 0xFFFFFFFF).to(tl.uint32).to(tl.float32, bitcast=True)
     return low, (pair >> 32).to(tl.uint32).to(tl.float32, bitcast=True)
 
@@ -128,7 +128,7 @@ def halves(pair):
 @triton.jit
 @no_type_check
 def pack_halves(low, high):
-    """Pack two float32 into 64 bits: the reverse of `halves`."""
+    """Pack two float32 numbers into 64 bits: the inverse of `halves`."""
     wide = high.to(tl.uint32, bitcast=True).to(tl.uint64) << 32
     return (wide | low.to(tl.uint32, bitcast=True).to(tl.uint64)).to(tl.int64, bitcast=True)
 
@@ -136,7 +136,7 @@ def pack_halves(low, high):
 @triton.jit
 @no_type_check
 def start_of(start, row, MODE: tl.constexpr):
-    """Load where causality or a window starts: one number for all rows (1) or one per row (2)."""
+    """Return the start of causality or a window: one number for all rows (1), or loaded for each row (2)."""
     if MODE == 2:
         return tl.load(start + row).to(tl.int32)
     else:
@@ -149,7 +149,7 @@ def key_range(
     first, last, m, row, lengths, causal, centre, radius,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """The keys low … high - 1 outside of which none of the queries first … last may look."""
+    """Return bounds low … high - 1 on the keys that any of the queries first … last may see."""
     low = 0
     high = m
     if LENGTHS:
@@ -169,7 +169,7 @@ def query_range(
     first, last, n, row, lengths, causal, centre, radius,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """The queries low … high - 1 outside of which none looks at the keys first … last."""
+    """Return bounds low … high - 1 on the queries that may see any of the keys first … last."""
     low = 0
     high = n
     if LENGTHS:
@@ -189,7 +189,7 @@ def visible(
     i, j, n, m, row, lengths, causal, centre, radius, mask, mask_outer, mask_inner, mask_i, mask_j, inner,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
-    """Return whether query i may look at key j; i and j broadcast."""
+    """Return whether query i may see key j; i and j broadcast."""
     in_span = (i < n) & (j < m)
     if LENGTHS:
         in_span = in_span & (j < tl.load(lengths + row).to(tl.int32))
@@ -209,8 +209,7 @@ def visible(
 @triton.jit
 @no_type_check
 def vectors(v, inverse, cost, top, h, h_pad, stride, BLOCK: tl.constexpr):
-    """Compute from v, [heads h]: max|v|, max|v| / v, and ln of that with the 2 of 1 + e^{2q} e^{2k} <= 2 max(1, e^{2q}
-    e^{2k}).
+    """Compute from v, [heads h]: max|v|, max|v| / v, and ln(2 max|v| / |v|), as 1 + e^{2q+2k} <= 2 max(1, e^{2q+2k}).
 
     v/x = max|v| / (x · max|v|/v): with v inside the denominator, sharing a reciprocal saves a multiplication.
     """
@@ -221,7 +220,7 @@ def vectors(v, inverse, cost, top, h, h_pad, stride, BLOCK: tl.constexpr):
     most = tl.maximum(tl.max(tl.abs(value), 0), 1e-30)
     share = value / most
     sign = tl.where(share < 0, -1.0, 1.0)
-    share = tl.where(inside, sign * tl.maximum(tl.abs(share), 1e-7), 1.0)  # beyond float32's digits
+    share = tl.where(inside, sign * tl.maximum(tl.abs(share), 1e-7), 1.0)  # beyond float32's precision
     tl.store(inverse + head * h_pad + d, 1.0 / share, mask=d < h_pad)
     tl.store(cost + head * h_pad + d, 0.7 - tl.log(tl.abs(share)), mask=d < h_pad)
     tl.store(top + head, most)
@@ -233,10 +232,11 @@ def exponentials(
     x, inverse, out, most, n, n_pad, h, h_pad, heads, x_r, x_n, x_h,
     SCALED: tl.constexpr, MAJOR: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
-    """e^{2x}, times max|v|/v where SCALED; and the largest 2x of every block of queries or keys.
+    """Compute e^{2x}, times max|v|/v if SCALED, and the largest 2x of every block of queries or keys.
 
-    MAJOR: hidden first, two of it to 64 bits, [r h/2 n 2]; otherwise as x lies, [r n h]. Padding is zero. What is not
-    SCALED is packed the other way round: a multiply-add reads three registers, and not all three of one bank then.
+    With MAJOR, hidden units come first, in pairs of 64 bits, [r h/2 n 2]; otherwise the layout is x's, [r n h]. Padding
+    is zero. Pairs that are not SCALED are packed in reverse order, so that the three registers of a multiply-add are
+    not all in one bank.
     """
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i = block * BN + tl.arange(0, BN)
@@ -274,13 +274,14 @@ def scores(
     QR: tl.constexpr, QT: tl.constexpr, KR: tl.constexpr, KT: tl.constexpr, HB: tl.constexpr,
     BLOCK: tl.constexpr, RESCUE: tl.constexpr,
 ):  # fmt: skip
-    """Σ_d v_d (tanh(q_i + k_j) - 1) / temperature of one tile, -inf where nobody may look; the -1 is every key's.
+    """Compute Σ_d v_d (tanh(q_i + k_j) - 1) / temperature of one tile, -inf if i cannot see j; softmax ignores the -1.
 
-    With every query's largest in this tile, and its sum of exponentials.
+    It also writes each query's highest score in this tile, and its sum of exponentials.
 
-    A thread owns QR queries and KR keys (the slow dimensions of a tile are a thread's own), so that the few numbers it
-    loads for a pair of hidden units meet QR · KR times. Tiles where a product of four could overflow are marked in
-    `again`; a second launch with RESCUE, which would cost this one its registers, serves those in pairs or one by one.
+    A thread owns QR queries and KR keys (a tile's slow dimensions belong to one thread), so that the few numbers that
+    it loads for a pair of hidden units are used QR · KR times. Tiles in which a product of four could overflow are
+    marked in `again`; a second launch with RESCUE computes them in pairs or one by one. In this launch, that code would
+    cost registers.
     """
     jb, ib, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     BN: tl.constexpr = QR * QT
@@ -323,9 +324,9 @@ def scores(
                 pq += q_h
                 pk += k_h
                 total += tl.load(v + head * v_a + d).to(tl.float32) * (tanh(q + k) - 1.0)
-            total -= 2.0 * tl.load(top + head) * (h_pad - h)  # what padding adds above
+            total -= 2.0 * tl.load(top + head) * (h_pad - h)  # the padding's contribution in the other branches
     else:
-        # how large the products of two and of four may grow
+        # bounds on the products of two and of four
         two = 0.0
         four = 0.0
         at_q = most_q + (row * (n_pad // BLOCK) + ib * BN // BLOCK) * h_pad
@@ -354,7 +355,7 @@ def scores(
             b4, b3 = halves(k34)
             w1, w2 = halves(tl.load(w + d))
             w3, w4 = halves(tl.load(w + d + 1))
-            # 1/x1 + 1/x2 + 1/x3 + 1/x4 as one fraction, an x at a time: three instructions an element in all
+            # 1/x1 + 1/x2 + 1/x3 + 1/x4 as one fraction, built one x at a time: three instructions per element in total
             x = a1 * b1 + w1
             y = a2 * b2 + w2
             above = x + y
@@ -389,7 +390,7 @@ def sum_values(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """Contexts of BN queries, BV numbers wide, and the log-sum-exp of their scores (infinity where there is no key)."""
+    """Compute contexts of BN queries, BV columns, and the log-sum-exp of their scores (infinity without keys)."""
     ib, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i = ib * BN + tl.arange(0, BN)
     c = piece * BV + tl.arange(0, BV)

@@ -1,19 +1,19 @@
-"""Arithmetic that kernels share: what a GPU's special-function unit has an instruction for, products, and sums of rows.
+"""Functions that kernels share: approximate special functions, matrix products, and sums of rows and columns.
 
-An instruction of that unit is the dear part of attention with tanh, so each function here is one where its digits are
-enough. `.ftz` flushes numbers below 2^-126 to zero: without it the assembler adds several instructions for them. The
-interpreter knows no inline assembly, and computes the same by its own functions.
+A GPU's special-function unit dominates the time of attention with tanh, so each approximation here is one instruction
+of that unit, accurate enough for its uses. `.ftz` flushes numbers below 2^-126 to zero: without it the assembler adds
+several instructions for them. The interpreter does not support inline assembly, and uses its own functions.
 
-Sums of a matrix's columns, and of the rows that share an index, are gradients of a bias, and of an embedding.
+Column sums are a bias's gradient; sums of the rows that share an index are an embedding's gradient.
 
 Columns are summed in two stages: each program of the first walks its share of the rows and keeps a row of sums in
 registers; the second adds these rows.
 
-For the sums of rows indices are sorted. A program takes 32 places of that order and adds the rows of each index among
-them by one product with a matrix of zeros and ones, so that all rows are on their way at once. Where an index goes on
-in the next tile, its parts are kept aside, and a second kernel adds them.
+For sums of rows by index, the indices are sorted. A program takes 32 positions of that order and adds the rows of each
+index among them by one product with a matrix of zeros and ones, so that all rows are loaded at once. If an index
+continues in the next tile, its partial sums are stored separately, and a second kernel adds them.
 
-All is added in the same order each time, without atomics: two runs agree to the last bit. Needs Triton.
+The order of additions is fixed, without atomics: two runs agree to the last bit. Needs Triton.
 """
 
 # t rows · c columns · s shares, one per program of the first stage · v indices
@@ -33,7 +33,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # on a CP
 @triton.jit
 @no_type_check
 def reciprocal(x):
-    """Compute 1/x, right to the last bit or two."""
+    """Compute 1/x, accurate to the last bit or two."""
     if INTERPRETED:
         return 1.0 / x
     else:
@@ -67,7 +67,7 @@ def power(x):
 @triton.jit
 @no_type_check
 def tanh(x):
-    """Approximate tanh in one instruction, right to 2^-11; a sum of many is right to 2e-5."""
+    """Approximate tanh in one instruction, accurate to 2^-11; a sum of many is accurate to 2e-5."""
     if INTERPRETED:
         return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * tl.minimum(x, 20.0)))
     else:
@@ -77,7 +77,7 @@ def tanh(x):
 @triton.jit
 @no_type_check
 def product(a, b, total):
-    """total + a b on tensor cores, of float32 in three products of tf32; the interpreter's NumPy knows no bfloat16."""
+    """Return total + a b on tensor cores, in float32 as three tf32 products; the interpreter's NumPy lacks bfloat16."""
     if INTERPRETED:
         return total + tl.dot(a.to(tl.float32), b.to(tl.float32))
     else:
@@ -98,14 +98,14 @@ def column_sums(x: Float[Tensor, "t c"]) -> Float[Tensor, " c"]:
 
 
 def share_rows(rows: int, width: int, count: int) -> tuple[int, int, int]:
-    """Choose the columns of a block, the number of blocks, and how many shares of the rows fill so many processors."""
+    """Return the columns of a block, the number of blocks, and the number of shares of the rows that fills the GPU."""
     across = min(256, max(16, triton.next_power_of_2(width)))
     blocks = triton.cdiv(width, across)
     return across, blocks, max(1, min(triton.cdiv(rows, 32), 4 * count // blocks))
 
 
 def total(partial: Float[Tensor, "s *c"]) -> Float[Tensor, "*c"]:
-    """Sum a few rows in float32, contiguous: the second stage alone."""
+    """Sum a few contiguous rows in float32: the second stage alone."""
     rows, *shape = partial.shape
     if rows == 1:
         return partial[0]
@@ -117,14 +117,14 @@ def total(partial: Float[Tensor, "s *c"]) -> Float[Tensor, "*c"]:
 
 @cache
 def processors(device: torch.device) -> int:
-    """Count a device's multiprocessors; a few where kernels are interpreted."""
+    """Return a device's number of multiprocessors; 1 if kernels are interpreted."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 @triton.jit(do_not_specialize=["rows"])
 @no_type_check
 def add(x, result, rows, stride, width, DOWN: tl.constexpr, ACROSS: tl.constexpr):
-    """result[i] = the sum of rows i, i + shares, … in tiles of DOWN; one program a share and a block of columns."""
+    """Sum rows i, i + shares, … into result[i], in tiles of DOWN; one program per share and block of columns."""
     share, shares = tl.program_id(0), tl.num_programs(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     inside = column[None, :] < width
@@ -138,13 +138,13 @@ def add(x, result, rows, stride, width, DOWN: tl.constexpr, ACROSS: tl.constexpr
 
 
 TILE = tl.constexpr(32)
-PARTS = tl.constexpr(16)  # tiles of an index that are added at once
+PARTS = tl.constexpr(16)  # tiles of one index that are added at once
 
 
 def row_sums(
     x: Float[Tensor, "t c"], ids: Int[Tensor, " t"], count: int, factor: float = 1.0
 ) -> Float[Tensor, "{count} c"]:
-    """Compute factor · zeros(count, c).index_add(0, ids, x) in float32, without indices outside of 0 … count - 1."""
+    """Compute factor · zeros(count, c).index_add(0, ids, x) in float32; ignore indices outside 0 … count - 1."""
     rows, width = x.shape
     result = x.new_zeros((count, width), dtype=torch.float32)
     if not x.numel():
@@ -167,8 +167,9 @@ def add_tiles(
     x, ordered, order, result, heads, tails, rows, count, factor,
     width: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """Add up a tile: what begins and ends in it goes to the result, what came from before to heads, what goes on to
-    tails.
+    """Sum a tile's rows by index.
+
+    Complete sums go to the result, those of an index from an earlier tile to heads, of one that continues to tails.
     """
     tile = tl.program_id(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
@@ -178,9 +179,9 @@ def add_tiles(
     before = tl.load(ordered + place - 1, mask=real & (place > 0), other=-2)
     row = tl.load(order + place, mask=real, other=0).to(tl.int64)
     values = tl.load(x + row[:, None] * width + column[None, :], mask=real[:, None] & inside, other=0.0)
-    opens = (index != before) | (place == tile * TILE)  # the first of an index in this tile stands for all of them
+    opens = (index != before) | (place == tile * TILE)  # an index's first position in this tile, which stores its sum
     same = (index[:, None] == index[None, :]) & (opens & real)[:, None] & real[None, :]
-    if INTERPRETED:  # which knows no product of narrow numbers
+    if INTERPRETED:  # the interpreter has no half-precision product
         values = values.to(tl.float32)
     sums = tl.dot(same.to(values.dtype), values, input_precision="ieee", out_dtype=tl.float32) * factor
     last = tl.minimum(rows, (tile + 1) * TILE)
@@ -200,7 +201,7 @@ def add_tiles(
 @triton.jit(do_not_specialize=["rows", "count"], do_not_specialize_on_alignment=["heads", "tails"])
 @no_type_check
 def add_parts(ordered, result, heads, tails, rows, count, width: tl.constexpr, ACROSS: tl.constexpr):
-    """Add up an index that begins in a tile and goes on in the next: its tail here, its heads in all that follow."""
+    """Sum the parts of an index that begins in this tile and continues in the next: its tail, and the later heads."""
     tile = tl.program_id(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     start, following = tile * TILE, (tile + 1) * TILE
@@ -210,7 +211,7 @@ def add_parts(ordered, result, heads, tails, rows, count, width: tl.constexpr, A
     if on & (came == 0) & (index >= 0) & (index < count):
         inside = (column < width)[None, :]
         sums = tl.load(tails + tile.to(tl.int64) * width + column, mask=column < width, other=0.0)
-        # The condition reads for itself: Triton 3.6 cannot compile a flag that is carried around a loop.
+        # The condition loads the index again: Triton 3.6 cannot compile a flag carried around a loop.
         while tl.load(ordered + following, mask=following < rows, other=-1) == index:
             part = following // TILE + tl.arange(0, PARTS)
             mine = tl.load(ordered + part * TILE, mask=part * TILE < rows, other=-1) == index

@@ -1,18 +1,17 @@
-r"""A recurrent layer on a GPU, from both ends at once: a product and a kernel a step, forward and backward.
+r"""A recurrent layer on a GPU, in one or both directions: one product and one kernel per step, forward and backward.
 
-The kernel of a step does all that a GRU or an LSTM does behind its matrix products, so that a step waits for two
-launches. Products are in the dtype of what is given (under autocast bfloat16); cells, and a GRU's states, in float32.
-No length is read on the host, and all shapes are known beforehand, so that a step of training can be captured as a CUDA
-graph.
+A step's kernel computes everything of a GRU or an LSTM after the matrix product, so that a step waits for two launches.
+Products have the dtype of the inputs (bfloat16 under autocast); cells, and a GRU's states, are float32. No length is
+read on the host, and all shapes are known in advance, so that a training step can be captured as a CUDA graph.
 
-A cell reads $x$, what its input gives to the gates, and $s$, what its state gives; arithmetic is in float32.
+A cell reads $x$, the input's contribution to the gates, and $s$, the state's; arithmetic is in float32.
 
 - LSTM: $i, f, o = \sigma(x + s)$, $g = \tanh(x + s)$, $c' = f c + i g$, $h' = o \tanh c'$.
 - GRU: $r, z = \sigma(x + s + b)$, $u = s_n + b_n$, $\tilde h = \tanh(x_n + r u)$, $h' = z h + (1 - z) \tilde h$.
 
-Several directions run side by side; the second reads every row from its own end: at step t of a row of length l it is
-at position l - 1 - t, and at t itself beyond. So a kernel finds its place, and nothing is turned round. Kept for the
-backward pass are the gates after their activations, and an LSTM's cells, or a GRU's states.
+Directions run side by side. The second reads every row from its own end: at step t of a row of length l it is at
+position l - 1 - t, and beyond the row at t. The kernel computes this position, so that no tensor is reversed. The gates
+after their activations, and an LSTM's cells or a GRU's states, are saved for the backward pass.
 """
 
 # k directions · b rows, or sentences · n positions · d width of a state · g gates, 4d or 3d
@@ -34,8 +33,8 @@ def run(
 ) -> Float[Tensor, "b n kd"]:
     """Compute the states after each position, [h→; h←], from zeros; three gates are a GRU's, four an LSTM's.
 
-    `projected` is what the input gives to the gates; an LSTM's has the bias already, and of `bias` nothing is read. The
-    second direction reads each row from its own end. What stands beyond a row's length changes nothing before it.
+    `projected` is the input's contribution to the gates; an LSTM's includes the bias, and `bias` is not read. The
+    second direction reads each row from its own end. Positions beyond a row's length change nothing before them.
     """
     states: Tensor = Layer.apply(projected, recurrent, bias, lengths)
     return states
@@ -70,12 +69,12 @@ class Layer(torch.autograd.Function):
         d_output = (grad if grad.stride(-1) == 1 else grad.contiguous()).unflatten(2, (k, d))
         new = gates.new_empty
         d_projected, d_gates, carried = new(b, n, k, g), new(k, n, b, g), new(k, b, d)
-        by = states.new_zeros(k, b, d)  # the gradient that passes from step to step beside the product
+        by = states.new_zeros(k, b, d)  # the gradient from step to step that bypasses the product
         for t in range(n - 1, -1, -1):
             later, into = None if t == n - 1 else carried, d_gates[:, t]
             cells = states[:, t], states[:, t + 1] if g == 4 * d else None
             step_backward(gates[:, t], *cells, d_output, later, by, into, d_projected, t, lengths)
-            if t:  # what comes before the first step is zero, and has no use for a gradient
+            if t:  # the state before the first step is zero and needs no gradient
                 torch.bmm(d_gates[:, t], recurrent, out=carried)
         flat = d_gates.flatten(1, 2)
         d_recurrent = torch.bmm(flat.mT, hidden[:, :-1].flatten(1, 2))
@@ -87,8 +86,8 @@ class Layer(torch.autograd.Function):
 
 
 def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
-    """Return the launch grid: a program for each row, direction and block of the width."""
-    block = min(512, triton.next_power_of_2(d))  # a thread has eight numbers, 16 bytes of half precision
+    """Return the launch grid, one program per row, direction and block of the width, and its options."""
+    block = min(512, triton.next_power_of_2(d))  # eight elements per thread: 16 bytes of half precision
     return (b, triton.cdiv(d, block), k), {"BLOCK": block, "num_warps": max(1, block // 256)}
 
 
@@ -118,7 +117,7 @@ def step(
     out: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> None:
-    """Take step t of an LSTM, or with a `bias` a GRU: h' [k b d] as `state`, and into `out` too.
+    """Run step t of an LSTM or, with a `bias`, a GRU: write h' [k b d] to `state`, and to `out` if given.
 
     - LSTM: [b n k 4d], [k b 4d] and c -> c' and the gates.
     - GRU: [b n k 3d], [k b 3d or 4d], [k 3d] and h -> h' in float32, and r, z, proposal, u.
@@ -147,10 +146,10 @@ def step_backward(
     t: int,
     lengths: Tensor | None = None,
 ) -> None:
-    """Go back over step t of an LSTM, or where no c' is given as `after`, a GRU.
+    """Run the backward pass of step t of an LSTM or, without c' as `after`, a GRU.
 
-    - LSTM: the gates' gradients before activation, also into `d_x`, from those of h' (two parts) and c' (made c's).
-    - GRU: the gradients of s and x, from those of h' (three parts, the last becomes that of h).
+    - LSTM: the gates' gradients before activation, also into `d_x`, from those of h' (two parts) and c' (becomes c's).
+    - GRU: the gradients of s and x, from those of h' (three parts; the last becomes h's direct gradient).
     """
     k, b, d = before.shape
     programs, options = grid(k, b, d)
@@ -178,21 +177,21 @@ def sigmoid(x):
 @triton.jit
 @no_type_check
 def tanh(x):
-    """Compute tanh, right to 1e-7."""
+    """Compute tanh, accurate to 1e-7."""
     return 2 / (1 + tl.exp(-2 * x)) - 1
 
 
 @triton.jit
 @no_type_check
 def load_wide(at, some):
-    """Load some numbers in float32."""
+    """Load elements in float32."""
     return tl.load(at, mask=some, other=0.0).to(tl.float32)
 
 
 @triton.jit
 @no_type_check
 def store_four(at, d, first, second, third, fourth, some):
-    """Store the numbers of four gates, d apart."""
+    """Store the elements of four gates, d apart."""
     kind = at.dtype.element_ty
     tl.store(at, first.to(kind), mask=some)
     tl.store(at + d, second.to(kind), mask=some)
@@ -203,7 +202,7 @@ def store_four(at, d, first, second, third, fourth, some):
 @triton.jit
 @no_type_check
 def locate(lengths, t, d, TURNED: tl.constexpr, BLOCK: tl.constexpr):
-    """Return a program's row, direction and numbers, which of them exist, and where it is at step t."""
+    """Return a program's row, direction, elements, which of them exist, and its position at step t."""
     row = tl.program_id(0).to(tl.int64)
     way = tl.program_id(2).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -224,7 +223,7 @@ def lstm_kernel(
     after,  # c'
     gates,  # [k b g]
     state,  # [k b d]: h'
-    out,  # [b n k d]: h' again, in its place
+    out,  # [b n k d]: h' again, at its position
     lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
     out_row, out_place, out_way,
     TURNED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
@@ -253,10 +252,10 @@ def lstm_backward_kernel(
     before,  # [k b d]: c
     after,  # c'
     d_output,  # [b n k d] by its strides: the gradient of h' as an output
-    carried,  # [k b d]: that of h' from the next step
-    d_cell,  # [k b d] float32: that of c', made that of c
+    carried,  # [k b d]: the gradient of h' from the next step
+    d_cell,  # [k b d] float32: the gradient of c', replaced by that of c
     d_gates,  # [k b g], written
-    d_x,  # [b n k g], written: the same, in its place
+    d_x,  # [b n k g], written: the same, at its position
     lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
     carried_row, d_cell_way, d_cell_row, d_way, d_row, d_x_row, d_x_place, d_x_way,
     TURNED: tl.constexpr, D_OUTPUT: tl.constexpr, CARRIED: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
@@ -296,8 +295,8 @@ def gru_kernel(
     bias,  # [k 3d]
     before,  # [k b d] float32: h
     after,  # h'
-    gates,  # [k b 4d]: r, z, what is proposed, u
-    state,  # [k b d]: h' once more
+    gates,  # [k b 4d]: r, z, the proposal, u
+    state,  # [k b d]: h' again
     out,  # [b n k d]
     lengths, t, d, x_row, x_place, x_way, s_way, s_row, cell_way, cell_row, gate_way, gate_row, state_way, state_row,
     out_row, out_place, out_way,
@@ -331,8 +330,8 @@ def gru_backward_kernel(
     before,  # [k b d]: h
     d_output,  # [b n k d]
     carried,  # [k b d]: the gradient of h' from the next step's products
-    d_state,  # [k b d] float32: that which passed by them; made that of h
-    d_gates,  # [k b 3d], or 4d: that of s
+    d_state,  # [k b d] float32: its part that bypasses the products, replaced by that of h
+    d_gates,  # [k b 3d], or 4d: the gradient of s
     d_x,  # [b n k 3d]
     lengths, t, d, gate_way, gate_row, cell_way, cell_row, d_output_row, d_output_place, d_output_way, carried_way,
     carried_row, d_state_way, d_state_row, d_way, d_row, d_x_row, d_x_place, d_x_way,

@@ -1,7 +1,7 @@
-"""Bilinear softmax attention of a decoding step: one query a row over its cache, a few over what a sentence has.
+"""Bilinear softmax attention of a decoding step: one query per row over its cache, or a few over a sentence's memory.
 
 Both are bound by reading keys and values, once each. `follow` also writes the step's own key and value: row r's key of
-position t lies in row line[r, t] of the cache, so that a beam is reordered by its table of lines alone.
+position t is stored in row line[r, t] of the cache, so that only this table changes when a beam is reordered.
 """
 
 # s sentences · r rows · a heads · n queries · m keys · t positions · d width
@@ -16,13 +16,13 @@ from torch import Tensor
 from regard.kernels.operations.dot import to_four_dimensions
 from regard.kernels.reference import Call
 
-BLOCK = 32  # keys at a time
-# A program has one warp, or two: rows and heads are many, so that enough loads are on their way at once, and a sum
-# within a warp needs no shared memory.
+BLOCK = 32  # keys per iteration
+# A program has one or two warps: with many rows and heads, enough loads are in flight, and a sum within a warp needs no
+# shared memory.
 
 
 def attend(call: Call) -> Tensor:
-    """Attend from a few queries to keys of which the first `lengths` exist; a query with none gets zeros."""
+    """Attend from a few queries to keys of which the first `lengths` exist; a query without keys gets zeros."""
     batch = call.batch
     query, keys, values = (
         with_unit_stride(to_four_dimensions(tensor.expand(*batch, *tensor.shape[-2:])))
@@ -31,12 +31,12 @@ def attend(call: Call) -> Tensor:
     first, second, n, d = query.shape
     m, dv = keys.shape[2], values.shape[3]
     strides: tuple[int, ...] = (0, 0)
-    lengths = call.query  # not read
+    lengths = call.query  # a placeholder, never read
     if call.limits.lengths is not None:
         lengths = call.limits.lengths.expand(batch)
         lengths = lengths.reshape(first, second) if lengths.ndim != 2 else lengths
         strides = lengths.stride()
-    # [s n a d] in memory: heads side by side, as the next product wants them
+    # [s n a d] in memory: heads are adjacent, for the output projection
     out = torch.empty(first, n, second, dv, dtype=query.dtype, device=query.device).transpose(1, 2)
     if query.numel() and values.numel():
         scale = call.scale / call.temperature / math.log(2)
@@ -62,7 +62,7 @@ def attend(call: Call) -> Tensor:
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
-    """Return x with the numbers of a vector side by side."""
+    """Return x with unit stride within vectors."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -82,7 +82,7 @@ def one_kernel(
     query, keys, values, out, lengths, scale, heads, n, m, q0, q1, q2, k0, k1, k2, v0, v1, v2, o0, o1, o2, l0, l1,
     LIMITED: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Attend from one query a row: the products are sums along a vector."""
+    """Attend from one query per row; the products are sums along a vector."""
     first = (tl.program_id(0) // heads).to(tl.int64)
     second = tl.program_id(0) % heads
     i, j = tl.arange(0, triton.next_power_of_2(D)), tl.arange(0, triton.next_power_of_2(DV))
@@ -110,7 +110,7 @@ def some_kernel(
     LIMITED: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr,
     EXACT: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """Attend from up to sixteen queries a row, with products on tensor cores."""
+    """Attend from up to sixteen queries per row, with products on tensor cores."""
     first = (tl.program_id(0) // heads).to(tl.int64)
     second = tl.program_id(0) % heads
     i, j = tl.arange(0, WIDTH), tl.arange(0, VALUES)
@@ -149,7 +149,7 @@ def follow(
 ) -> Tensor:
     """Append one position's keys and values [r a 1 d] to the caches [r a t d] at `length` [r], and attend to all.
 
-    A row whose cache is full writes over its last place. `length` is the caller's to raise.
+    A row whose cache is full overwrites its last position. The caller increments `length`.
     """
     query, key, value = (with_unit_stride(x) for x in (query, key, value))
     (rows, heads, _, d), dv, size = query.shape, value.shape[-1], keys.shape[-2]

@@ -1,16 +1,16 @@
-"""Dropout on a GPU whose mask is never stored: Philox draws it again in the backward pass.
+"""Dropout on a GPU with a mask that is never stored: Philox draws it again in the backward pass.
 
-The mask depends only on the seed and the place in [rows, width], not on the size of a tile. A seed is a tensor on the
-device: nobody waits for it, and a captured CUDA graph draws another at each replay. What lies beside the mask is in
-the same pass: an activation, an embedding, or the residual and its norm.
+The mask depends only on the seed and the position in [rows, width], not on the size of a tile. A seed is a tensor on
+the device: there is no sync, and a captured CUDA graph draws another at each replay. The same pass also computes the
+operations next to dropout: an activation, an embedding, or the residual and its norm.
 
-Sixteen bits decide about a number, as on a CPU, so one draw of Philox's four words serves eight of them: those of one
-column in eight rows, which lie in the registers of one thread. Seven rounds pass BigCrush (Salmon et al. 2011,
-table 2). Arithmetic is in float32. Needs Triton.
+Sixteen bits decide whether an element is kept, as on a CPU, so one Philox draw of four words serves eight elements:
+those of one column in eight rows, which are in the registers of one thread. Seven rounds pass BigCrush (Salmon et al.
+2011, table 2). Arithmetic is in float32. Needs Triton.
 
-The residual is one kernel each way: forward keeps the sum, a mean and a deviation a row. A program walks over groups of
-eight rows, which share a draw, a whole row in its registers. Backward it also keeps the sums for the gradients of bias
-and norm, which a second kernel adds in a fixed order.
+The residual is one kernel per direction: forward saves the sum, and a mean and an inverse deviation per row. A program
+walks over groups of eight rows, which share a draw, with a full row in its registers. Backward also accumulates the
+gradients of bias and norm per program, and a second kernel adds these sums in a fixed order.
 """
 
 # t tokens, or rows · c width · v rows of an embedding · n positions · s shares, one per program
@@ -25,20 +25,20 @@ from torch.autograd.function import once_differentiable
 
 from regard.kernels.triton.arithmetic import processors, row_sums, total
 
-STEPS = 1 << 16  # what sixteen bits can say
-WARPS = 24  # of a multiprocessor that are busy in the residual's backward pass: as many as registers let in at once
+STEPS = 1 << 16  # number of values of sixteen bits
+WARPS = 24  # warps per multiprocessor in the residual's backward pass: as many as its registers allow at once
 
 
 def draw_seed(device: torch.device | str, count: int = 1) -> Int[Tensor, " {count}"]:
-    """Draw seeds from torch's generator for that device, so that `torch.manual_seed` repeats what is dropped.
+    """Draw seeds from torch's generator for that device, so that `torch.manual_seed` reproduces the masks.
 
-    A step that drops in many places can draw all its seeds at once: `seeds[i : i + 1]` is one.
+    A step with many dropouts can draw all its seeds at once: `seeds[i : i + 1]` is one.
     """
     return torch.randint(0, 2**63 - 1, (count,), dtype=torch.int64, device=device)
 
 
 def odds(p: float) -> tuple[int, float]:
-    """Return the sixteen-bit number below which a draw drops, and the factor for the numbers that stay."""
+    """Return the sixteen-bit number below which a draw drops, and the factor for kept elements."""
     limit = round(p * STEPS)
     return limit, STEPS / max(1, STEPS - limit)
 
@@ -50,10 +50,10 @@ def activation_dropout(
     seed: Int[Tensor, "1"] | None,
     name: Literal["relu", "gelu", "silu"],
 ) -> Float[Tensor, "*b c"]:
-    """Compute dropout(f(x + bias)), f of this name, GELU in its exact form.
+    """Compute dropout(f(x + bias)), with f of this name; GELU is exact.
 
-    x is a linear layer's product without its bias, whose gradient costs no pass of its own here. Of a ReLU only the
-    result is kept for the backward pass, of the others x.
+    x is a linear layer's product without its bias, whose gradient needs no separate pass here. The backward pass needs
+    only the result of a ReLU, and x for the others.
     """
     dropped: Tensor = ActivationDropout.apply(x, bias, p, seed, name)
     return dropped
@@ -72,7 +72,7 @@ def embed(
 ) -> Float[Tensor, "*b c"]:
     """Compute dropout(weight[ids] · scale + table[positions]), in `dtype` or the weight's; the table has no gradient.
 
-    The weight's gradient has the weight's own dtype and adds a token's rows in the same order each time.
+    The weight's gradient has the weight's dtype, and adds the rows of a token in a fixed order.
     """
     embedded: Tensor = Embed.apply(ids, weight, scale, positions, p, seed, table, dtype or weight.dtype)
     return embedded
@@ -81,8 +81,8 @@ def embed(
 class ActivationDropout(torch.autograd.Function):
     """An activation and dropout as f(x + bias) ∘ keep / P(keep).
 
-    Of GELU and SiLU only the input tells the slope, which is computed again for backward, with the mask. A ReLU's
-    result tells both: the gradient passes only where it is positive.
+    For GELU and SiLU, backward recomputes the slope from the input, and the mask. For a ReLU the result determines
+    both: the gradient passes only where it is positive.
     """
 
     @staticmethod
@@ -120,11 +120,11 @@ class ActivationDropout(torch.autograd.Function):
 
 
 class Embed(torch.autograd.Function):
-    """An embedding, its position and dropout."""
+    """An embedding with its position and dropout."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """Run the forward pass on what `embed` is given."""
+        """Run the forward pass on the arguments of `embed`."""
         ids, weight, scale, positions, p, seed, table, dtype = inputs
         ids, positions, width = ids.contiguous(), positions.contiguous(), weight.shape[1]
         result = weight.new_empty((*ids.shape, width), dtype=dtype)
@@ -168,7 +168,7 @@ def apply_mask(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor
 
 
 def across(width: int) -> tuple[int, int]:
-    """Choose the width of a tile of eight rows, and how many warps share it: each thread has eight columns."""
+    """Return the width of a tile of eight rows, and the number of its warps: each thread has eight columns."""
     tile = min(512, max(16, triton.next_power_of_2(width)))
     return tile, max(1, tile // 256)
 
@@ -183,14 +183,14 @@ ROUNDS = tl.constexpr(7)
 @triton.jit
 @no_type_check
 def words(seed, group, column, width):
-    """Draw four random words, 128 bits used nowhere else, for eight rows of these columns."""
+    """Draw four random words per column, 128 bits used nowhere else, for a group of eight rows."""
     return tl.randint4x(tl.load(seed), group * width + column, n_rounds=ROUNDS)
 
 
 @triton.jit
 @no_type_check
 def is_kept(first, second, third, fourth, k, limit):
-    """Return whether the numbers of row k of a group stay: by the lower or the upper half of one of the words."""
+    """Return whether the elements of row k of a group are kept, by the lower or the upper half of one of the words."""
     word = tl.where(k < 4, tl.where(k < 2, first, second), tl.where(k < 6, third, fourth))
     return ((word >> (k % 2) * 16) & 0xFFFF).to(tl.int32) >= limit
 
@@ -198,7 +198,7 @@ def is_kept(first, second, third, fourth, k, limit):
 @triton.jit
 @no_type_check
 def stays(seed, group, k, column, width, limit):
-    """Return whether the numbers of a group's tile stay."""
+    """Return whether the elements of a group's tile are kept."""
     first, second, third, fourth = words(seed, group, column, width)
     return is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit)
 
@@ -206,7 +206,7 @@ def stays(seed, group, k, column, width, limit):
 @triton.jit
 @no_type_check
 def place(group, rows, width, BLOCK: tl.constexpr):
-    """Return a group's tile: rows within it, columns, offsets and whether they are inside."""
+    """Return a group's tile: rows within the group, columns, offsets, and whether they are inside."""
     k = tl.arange(0, GROUP)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row = (group * GROUP + k).to(tl.int64)
@@ -226,12 +226,12 @@ def mask(x, seed, result, rows, limit, scale, width: tl.constexpr, BLOCK: tl.con
 @triton.jit
 @no_type_check
 def smooth(value, NAME: tl.constexpr):
-    """Return GELU's or SiLU's result and its slope."""
+    """Return GELU's or SiLU's result and slope."""
     if NAME == "gelu":
         share = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
         slope = share + value * tl.exp(-0.5 * value * value) * 0.3989422804014327
     else:
-        small = tl.exp(-tl.abs(value))  # which never overflows
+        small = tl.exp(-tl.abs(value))  # never overflows
         share = tl.where(value >= 0.0, 1.0, small) / (1.0 + small)
         slope = share * (1.0 + value * (1.0 - share))
     return value * share, slope
@@ -249,7 +249,7 @@ def activation_forward(
     if BIAS:
         value += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if NAME == "relu":
-        value = tl.where(value <= 0.0, 0.0, value)  # what is not a number stays none
+        value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
     else:
         value, _ = smooth(value, NAME)
     if DROP:
@@ -301,7 +301,7 @@ def embed_forward(
     ids, weight, positions, table, seed, result, rows, tokens, position_count, factor, limit, scale,
     width: tl.constexpr, BLOCK: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """Look up embeddings and positions; a token or a position that is not in its table gives NaN."""
+    """Look up embeddings and positions; a token or a position outside its table gives NaN."""
     group = tl.program_id(0)
     k, column, offset, inside = place(group, rows, width, BLOCK)
     row = group.to(tl.int64) * GROUP + k
@@ -320,11 +320,11 @@ def embed_forward(
 
 
 class Residual(torch.autograd.Function):
-    """The residual sum and its norm; either may go unused."""
+    """The residual sum and its norm; either may be unused."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Run the forward pass on what `residual` is given: the sum has x's dtype, the norm the last of these."""
+        """Run the forward pass on the arguments of `residual`; the sum has x's dtype, the norm has `dtype`."""
         x, y, bias, p, weight, shift, eps, seed, dtype = inputs
         if p > 0.0 and seed is None:
             seed = draw_seed(x.device)
@@ -359,7 +359,7 @@ class Residual(torch.autograd.Function):
         d_normed = None if d_normed is None else d_normed.contiguous()
         like = together if together is not None else d_sum
         assert like is not None
-        alike = p == 0.0 and narrow == like.dtype  # then one tensor serves x and y
+        alike = p == 0.0 and narrow == like.dtype  # one tensor then serves x and y
         needed = [
             bias is not None and ctx.needs_input_grad[2],
             d_normed is not None and weight is not None,
@@ -386,15 +386,13 @@ class Residual(torch.autograd.Function):
 
 
 def share_rows(rows: int, warps: int, count: int) -> tuple[int, int]:
-    """Choose how many groups of eight rows a program of the backward pass walks, and how many programs fill the
-    processors.
-    """
+    """Return how many groups of eight rows a program of the backward pass walks, and how many programs run."""
     share = max(1, triton.cdiv(rows, 8 * max(1, WARPS // warps) * count))
     return share, max(1, triton.cdiv(rows, 8 * share))
 
 
 def across_row(width: int, numbers: int) -> tuple[int, int]:
-    """Choose the width of a row's registers, and how many warps share them, at so many numbers a thread."""
+    """Return a row's width in registers, and the number of its warps, at `numbers` elements per thread."""
     tile = max(16, triton.next_power_of_2(width))
     return tile, min(16, max(1, tile // (32 * numbers)))
 
@@ -406,7 +404,7 @@ def residual_forward(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr,
     SHIFT: tl.constexpr,
 ):  # fmt: skip
-    """Walk `share` groups of rows, row by row; the next row loads while one is computed."""
+    """Walk `share` groups of rows, row by row; the next row is loaded while one is computed."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH
     row = tl.program_id(0) * share * GROUP
@@ -436,7 +434,7 @@ def residual_forward(
             rounded = (value + added).to(together.dtype.element_ty)
             tl.store(together + offset, rounded, mask=here)
             if NORM:
-                value = rounded.to(tl.float32)  # what the backward pass will read; outside of the columns it is zero
+                value = rounded.to(tl.float32)  # as the backward pass reads it; zero outside the columns
                 centre = tl.sum(value, 0) / WIDTH
                 value = tl.where(real, value - centre, 0.0)
                 inverse = 1 / tl.sqrt(tl.sum(value * value, 0) / WIDTH + eps)
@@ -456,7 +454,7 @@ def residual_backward(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, SUM: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
     ALIKE: tl.constexpr, BIAS: tl.constexpr, SHIFT: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
-    """Run the backward pass, with sums over the rows. Columns outside read zeros, which add nothing to a row's sums."""
+    """Run the backward pass, with sums over the rows. Columns outside are zero and add nothing to a row's sums."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH
     row = tl.program_id(0) * share * GROUP

@@ -1,14 +1,15 @@
-r"""Additive softmax attention of a few queries a row on a GPU: the steps of a search, the steps of a recurrence.
+r"""Additive softmax attention of a few queries per row on a GPU, for the steps of a search or a recurrence.
 
-Such calls wait for memory and for launches, and not for arithmetic. One program a row walks its keys three times:
-scores, softmax, sum of the values. [r n m h] stands nowhere. Where rows are too few to fill the GPU and keys are many,
-several programs share a row, and a second kernel joins what they found. All is computed in float32.
+Memory and launches limit such calls, not arithmetic. One program per row walks its keys three times: scores, softmax,
+sum of the values. [r n m h] is never held in memory. If rows are too few to fill the GPU and keys are many, several
+programs share a row, and a second kernel combines their results. All arithmetic is in float32.
 
-The gradients are those of a recurrence, where the queries come one after the other. With weights a, scores e and
+The gradients are those of a recurrence, where queries arrive one after the other. With weights a, scores e and
 t = tanh(q + k): $da_j = dc \cdot v_j$, $de_j = a_j (da_j - \sum_l a_l da_l)$ and
-$dq = w \circ \sum_j de_j (1 - t_j^2)$, w the score's vector. A step needs no more. What steps add to keys and to the
-vector is gathered after the last one, $dk_j = w \circ \sum_i de_{ij} (1 - t_{ij}^2)$, $dw = \sum_{ij} de_{ij} t_{ij}$,
-so that no step reads and writes a gradient of all keys; that of the values is then one product, $A^\top dC$.
+$dq = w \circ \sum_j de_j (1 - t_j^2)$, w the score's vector. A step computes only these. The gradients of keys and the
+vector are computed after the last step, $dk_j = w \circ \sum_i de_{ij} (1 - t_{ij}^2)$,
+$dw = \sum_{ij} de_{ij} t_{ij}$, so that no step reads and writes a gradient of all keys; that of the values is then one
+product, $A^\top dC$.
 """
 
 # r rows · n queries, or steps · m keys · h hidden · dv value width · s splits of the keys
@@ -24,9 +25,9 @@ from regard.kernels.reference import Call
 from regard.kernels.span_limits import merge_batch
 from regard.kernels.triton.arithmetic import INTERPRETED, tanh
 
-ROWS, MANY = 264, 512  # fewer rows than two programs for each multiprocessor, and so many keys: split
-MAX_SPLITS = 64  # splits
-LANES = 256  # numbers of half precision that a warp reads at once, 16 bytes a thread
+ROWS, MANY = 264, 512  # split if there are fewer rows than two per multiprocessor, and at least so many keys
+MAX_SPLITS = 64  # programs that share a row
+LANES = 256  # half-precision numbers that a warp reads at once, 16 bytes per thread
 
 
 def attend(call: Call) -> Tensor:
@@ -34,7 +35,7 @@ def attend(call: Call) -> Tensor:
     assert call.vector is not None
     batch, lengths, vector = call.batch, call.limits.lengths, call.vector
     if lengths is not None:
-        lengths = merge_batch(lengths, batch, 0).contiguous()  # a reshape alone may stay a broadcast
+        lengths = merge_batch(lengths, batch, 0).contiguous()  # a reshape may keep stride 0
     if vector.ndim == 2:
         vector = merge_batch(vector, batch, 1)
     query, keys, values = (merge_batch(x, batch) for x in (call.query, call.keys, call.values))
@@ -43,7 +44,7 @@ def attend(call: Call) -> Tensor:
 
 
 def split_keys(rows: int, keys: int) -> tuple[int, int]:
-    """Choose how many programs share a row, and how many keys each has: several where rows do not fill the GPU."""
+    """Return the number of programs per row, several if rows do not fill the GPU, and the number of keys of each."""
     splits = min(-(-ROWS // rows), -(-keys // 128), MAX_SPLITS) if rows < ROWS and keys >= MANY else 1
     chunk = -(-keys // splits)
     return -(-keys // chunk), chunk
@@ -60,9 +61,9 @@ def look(
     context: Float[Tensor, "r n dv"] | None = None,
     weights: Float[Tensor, "r n m"] | None = None,
 ) -> tuple[Float[Tensor, "r n dv"], Float[Tensor, "r n m"]]:
-    """Compute contexts, in the dtype of the values, and weights, in float32; at most 16 queries a row.
+    """Compute contexts, in the dtype of the values, and weights, in float32; at most 16 queries per row.
 
-    Both are written into tensors that are given, where they are. Nothing is kept for a backward pass.
+    It writes to `context` and `weights` if they are given. Nothing is saved for a backward pass.
     """
     (r, n, h), m, dv = query.shape, keys.shape[1], values.shape[2]
     query, keys, values, vector = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, keys, values, vector))
@@ -75,12 +76,12 @@ def look(
     if not m:
         return context.zero_(), weights
     splits, chunk = split_keys(r, m)
-    parts, tops, totals = context[None], weights, weights  # the last two are not touched without splits
+    parts, tops, totals = context[None], weights, weights  # without splits, the last two are placeholders
     if splits > 1:
         parts = values.new_empty(splits, r, n, dv, dtype=torch.float32)
         tops, totals = values.new_empty(2, splits, r, n, dtype=torch.float32).unbind(0)
-    # Keys at once for their scores and for the sum of values, columns of the values at once, and warps, as measured on
-    # an H200.
+    # Keys per iteration for the scores and for the sum of values, columns of the values, and warps, as measured on an
+    # H200.
     half = values.dtype.itemsize == 2
     scored, summed, columns, warps = (8, 16, 256, 4) if n > 1 else (8, 16, 512, 2 if half else 4)
     wide, short = min(LANES, triton.next_power_of_2(h)), max(32, triton.next_power_of_2(chunk))
@@ -105,7 +106,7 @@ def look(
 # ---- kernels
 
 
-@triton.jit(do_not_specialize=["m", "chunk", "weight_row", "weight_step"])  # they change from batch to batch
+@triton.jit(do_not_specialize=["m", "chunk", "weight_row", "weight_step"])  # these change from batch to batch
 @no_type_check
 def look_kernel(
     query,  # [r n h]
@@ -115,24 +116,24 @@ def look_kernel(
     lengths,  # [r]
     weights,  # [r n m] float32, written
     context,  # [s r n dv], written
-    tops,  # [s r n], written where there are several splits: the largest score of a split
+    tops,  # [s r n], written if there are several splits: the largest score of a split
     totals,  # [s r n]: the sum of its exponentials
     n, m, h, dv,
-    chunk,  # keys of a split
-    inverse,  # of the temperature
+    chunk,  # keys per split
+    inverse,  # 1 / temperature
     query_row, query_step, key_row, key_step, value_row, value_step, vector_row, weight_row, weight_step, context_split,
     context_row, context_step,
     LENGTHS: tl.constexpr, SPLIT: tl.constexpr,
-    BN: tl.constexpr,  # 1, or 16: queries
-    BK: tl.constexpr,  # keys of a block of the scores
-    BM: tl.constexpr,  # of the sum
-    BH: tl.constexpr,  # so much of h as a warp reads at once: no two of them share a key
-    BLOCKS: tl.constexpr,  # of h: 1 or 2 stay in registers for all queries; 0: more, which do not
-    BS: tl.constexpr,  # weights of a block of the softmax
-    SHORT: tl.constexpr,  # one such block has all keys
+    BN: tl.constexpr,  # queries: 1 or 16
+    BK: tl.constexpr,  # keys per block of the scores
+    BM: tl.constexpr,  # keys per block of the sum
+    BH: tl.constexpr,  # the part of h that a warp reads at once: no two warps share a key
+    BLOCKS: tl.constexpr,  # blocks of h: 1 or 2 stay in registers for all queries; 0: more, which do not
+    BS: tl.constexpr,  # weights per block of the softmax
+    SHORT: tl.constexpr,  # one such block holds all keys
     BV: tl.constexpr,
 ):  # fmt: skip
-    """Compute the scores of all keys, their softmax, and the sum of values, in turn; the weights lie in memory."""
+    """Compute the scores of all keys, their softmax, and the sum of values, in turn; the weights are in memory."""
     row = tl.program_id(0).to(tl.int64)
     split = tl.program_id(1).to(tl.int64)
     count = m
@@ -148,7 +149,7 @@ def look_kernel(
     weights += row * weight_row
     context += split * context_split + row * context_row
 
-    # Query and vector are read as tiles with equal rows: a row's numbers then lie in the thread that has the key's.
+    # Query and vector are loaded as tiles of equal rows: each thread then holds the numbers that match its key's.
     flat = tl.zeros([BK, 1], tl.int32)
     near = tl.arange(0, BH)[None, :]
     far = near + BH
@@ -194,7 +195,7 @@ def look_kernel(
         softmax = tl.exp(score - tl.where(top == float("-inf"), 0.0, top)[:, None])
         total = tl.sum(softmax, 1)
         softmax = softmax / tl.where(total == 0, 1.0, total)[:, None]
-        tl.debug_barrier()  # before anything is overwritten
+        tl.debug_barrier()  # before scores are overwritten
         tl.store(lines + all[None, :], softmax, mask=there[:, None] & (all < stop)[None, :])
     else:
         highest = tl.full([BN, BS], float("-inf"), tl.float32)
@@ -250,7 +251,7 @@ def look_kernel(
                 )
                 if value.dtype == tl.float32 or INTERPRETED:
                     summed = tl.dot(weight, value.to(tl.float32), summed, input_precision="tf32x3")
-                else:  # a weight as two numbers of half precision is as good as in single
+                else:  # a sum of two half-precision numbers is as accurate as a float32 weight
                     coarse = weight.to(value.dtype)
                     fine = (weight - coarse.to(tl.float32)).to(value.dtype)
                     summed = tl.dot(coarse, value, summed)
@@ -265,12 +266,12 @@ def combine_kernel(
     parts,  # [s r n dv] float32
     tops,  # [s r n]
     totals,
-    weights,  # [r n m], each split's own; made those of all
+    weights,  # [r n m], normalised within each split; overwritten by the row's weights
     context,  # [r n dv], written
     n, m, dv, chunk, splits, part_split, part_row, part_step, weight_row, weight_step, context_row, context_step,
     BSPLIT: tl.constexpr, BS: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """Combine the splits of a row, weighed by their share of the exponentials. A program a row and query."""
+    """Combine the splits of a row, weighted by their share of the exponentials; one program per row and query."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1)
     stride = tl.num_programs(0) * n
@@ -315,10 +316,10 @@ def step_kernel(
     vector,  # [h]
     lengths,  # [r]
     weights,  # [r m] float32
-    first_part,  # [r dv]: of the context's gradient
-    second_part,  # [r dv]
-    given_weights,  # [r m]: of the weights' own gradient
-    raw,  # [r m] float32: room for the gradient of the weights
+    first_part,  # [r dv]: a part of the context's gradient
+    second_part,  # [r dv]: the other part
+    given_weights,  # [r m]: the weights' own gradient
+    raw,  # [r m] float32: scratch space for the gradient of the weights
     d_context,  # [r dv], written: the sum of both parts
     d_scores,  # [r m] float32, written
     d_query,  # [r h], written
@@ -344,7 +345,7 @@ def step_kernel(
         tl.store(d_context + x, whole.to(d_context.dtype.element_ty), mask=some)
     tl.debug_barrier()
 
-    flat = tl.zeros([BM, 1], tl.int32)  # equal rows, so that no thread asks another for the gradient
+    flat = tl.zeros([BM, 1], tl.int32)  # equal rows, so that threads exchange no part of the gradient
     shared = tl.zeros([BM], tl.float32)
     for first in range(0, end, BM):
         j = first + tl.arange(0, BM)
@@ -387,7 +388,7 @@ def step_kernel(
         tl.store(d_scores + j, de, mask=j < m)
 
 
-TILES = 8, 8, 2  # keys of a block of the values and of the scores, and warps, as measured on an H200
+TILES = 8, 8, 2  # keys per block of the values and of the scores, and warps, as measured on an H200
 
 
 def step_gradients(
@@ -404,9 +405,9 @@ def step_gradients(
     d_scores: Float[Tensor, "r m"],
     d_query: Float[Tensor, "r h"],
 ) -> None:
-    """Compute the gradients of one query a row from those of its context, in one or two parts, and of its weights.
+    """Compute the gradients of one query per row from those of its context, in one or two parts, and of its weights.
 
-    `raw` is room that it may write. All rows of numbers lie side by side (unit strides).
+    `raw` is scratch space. All tensors have unit stride in their last dimension.
     """
     (r, m, h), dv = keys.shape, values.shape[2]
     first, second = parts

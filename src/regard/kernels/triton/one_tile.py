@@ -1,15 +1,15 @@
-r"""Softmax attention of short sequences in Triton: all keys in one tile, which is the usual case in translation.
+r"""Softmax attention of short sequences in Triton: all keys in one tile, the usual case in translation.
 
-Up to 128 keys, the scores of a sequence and a head fit in registers: no online softmax, nothing kept for the backward
-pass but the inputs (weights are computed again), and one program that gives dq, dk and dv at once, without atomics.
+Up to 128 keys, the scores of a sequence and a head fit in registers: no online softmax; only the inputs are saved for
+the backward pass, which recomputes the weights; and one program computes dq, dk and dv together, without atomics.
 
-Sequences lie end to end, [t a d] with offsets, or padded, [s n a d] with the number of keys per row; any strides but
-that of d, which is 1. Among sequences of many lengths, each is given the smallest tile that it fits, 16 … 128. With
-dropout, a weight's draw depends on a seed and its place, so that the backward pass draws it again (Philox,
-`tl.rand4x`).
+Sequences lie end to end, [t a d] with offsets, or padded, [s n a d] with the number of keys per row. Strides are
+arbitrary, except that of d, which is 1. Packed sequences of different lengths each use the smallest tile that they fit,
+16 … 128. With dropout, a weight's random number depends on a seed and its position, so that the backward pass can draw
+it again (Philox, `tl.rand4x`).
 
-A launch serves the sequences longer than LOW and no longer than TILE; those up to SMALL in a smaller tile. A program
-looks through GROUP sequences: where few of them are its launch's, most programs would do nothing.
+A launch processes the sequences longer than LOW and no longer than TILE; those up to SMALL use a smaller tile. A
+program goes through GROUP sequences: if few of them belong to its launch, most programs would otherwise do nothing.
 """
 
 # t all tokens · s sequences · n queries · m keys · a heads · d width
@@ -27,21 +27,21 @@ from regard.kernels.operations.dot import expand_batch, to_four_dimensions
 from regard.kernels.reference import Call
 
 LOG2E = math.log2(math.e)
-FAR = 1 << 23  # a step between tokens up to which a place within a sequence is a number of 32 bits
+FAR = 1 << 23  # largest stride between tokens for which offsets within a sequence fit 32 bits
 
 
 class Tile(NamedTuple):
-    """One launch: sequences up to `size`, those up to `small` in a smaller tile."""
+    """One launch: the tile for sequences up to `size`; those up to `small` use a smaller tile."""
 
     size: int
-    block: int  # queries at a time
+    block: int  # queries per iteration
     warps: int
     small: int = -1
-    group: int = 1  # sequences a program looks through
+    group: int = 1  # sequences per program
 
 
-# By the longest sequence, as measured on an H200: for rows of one size, and for sequences of many, where there is a
-# second launch for the long ones among them, which want more of a processor.
+# By the longest sequence, as measured on an H200: for padded rows, and for packed sequences of different lengths, for
+# which a second launch processes the longest ones, because they need more of a processor's resources.
 FORWARD = {16: [Tile(16, 16, 1)], 32: [Tile(32, 32, 1)], 64: [Tile(64, 64, 4)], 128: [Tile(128, 64, 4)]}
 BACKWARD = {16: [Tile(16, 16, 1)], 32: [Tile(32, 32, 2)], 64: [Tile(64, 64, 4)], 128: [Tile(128, 128, 8)]}
 FORWARD_PACKED = {
@@ -56,7 +56,7 @@ BACKWARD_PACKED = {
 }
 
 
-# ---- what is called
+# ---- functions to call
 
 
 def attention(
@@ -73,10 +73,10 @@ def attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t a d"]:
-    """Softmax attention within each of the sequences laid end to end, which `longest` and `longest_key` bound.
+    """Compute softmax attention within packed sequences, no longer than `longest` and `longest_key`.
 
-    Causal: query i sees keys up to i. A query whose sequence has no keys gets zeros. Dropout falls on the weights; the
-    same seed gives the same draw, and without one it is drawn from torch's generator.
+    If causal, query i sees keys up to i. A query whose sequence has no keys gets zeros. Dropout applies to the weights;
+    a seed reproduces its draws, and is by default drawn from torch's generator.
     """
     how = Settings(max(longest, longest_key), scale, causal, dropout)
     return run(how, (query, keys, values), seed, offsets, key_offsets, None)
@@ -94,9 +94,9 @@ def self_attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t v"]:
-    """Attend within sequences: [t 3·a·d] -> [t a·d]; queries, keys and values lie side by side, as do their gradients.
+    """Attend within sequences: [t 3·a·d] -> [t a·d]; queries, keys and values are adjacent, and so are their gradients.
 
-    With a radius, a query sees the keys within it on either side of its own place.
+    With a radius, a query sees only the keys within this distance of its own position.
     """
     how = Settings(longest, scale, causal, dropout, heads, (3,), -1 if radius is None else radius)
     return run(how, (qkv,), seed, offsets, offsets, None)
@@ -115,13 +115,13 @@ def cross_attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t e"]:
-    """Attend to other sequences: [t a·d], [u 2·a·d] -> [t a·d]; keys and values side by side, as their gradients."""
+    """Attend to other sequences: [t a·d], [u 2·a·d] -> [t a·d]; keys and values, and their gradients, are adjacent."""
     how = Settings(max(longest, longest_key), scale, False, dropout, heads, (1, 2))
     return run(how, (query, kv), seed, offsets, key_offsets, None)
 
 
 def attend(call: Call) -> Tensor:
-    """Attend over [t d] or [a t d] where sequences lie end to end, otherwise over [*b n d] under Lengths."""
+    """Attend over packed sequences, [t d] or [a t d], or otherwise over [*b n d] with lengths."""
     limits = call.limits
     how: dict[str, Any] = {
         "scale": call.scale / call.temperature,
@@ -141,7 +141,7 @@ def attend(call: Call) -> Tensor:
     if lengths is not None:
         if len(batch) > 1 and (batch[-1] == 1 or lengths.ndim < 1 or lengths.shape[-1] == 1):  # one for all heads
             lengths = lengths.expand(*batch[:-1], 1).flatten().contiguous()
-        else:  # every head is a sequence of its own
+        else:  # every head becomes a separate sequence
             lengths = lengths.expand(batch).flatten().contiguous()
             tensors = [x.reshape(-1, 1, *x.shape[-2:]) for x in tensors]
     query, keys, values = (x.transpose(1, 2) for x in tensors)
@@ -161,16 +161,16 @@ class Settings(NamedTuple):
     causal: bool
     dropout: float
     heads: int = 0
-    parts: tuple[int, ...] = ()  # how many of query, keys and values each given tensor holds, where they are joined
-    radius: int = -1  # of the window around a query's own place; negative: all keys
+    parts: tuple[int, ...] = ()  # how many of query, keys and values each given tensor holds, if they are adjacent
+    radius: int = -1  # of the window around a query's own position; negative: all keys
 
 
 class OneTileAttention(torch.autograd.Function):
-    """Attention from queries, keys and values, one tensor each or side by side; gradients lie as these do."""
+    """Attention from queries, keys and values, in separate or joint tensors; gradients have the same layout."""
 
     @staticmethod
     def forward(ctx: Any, how: Settings, *tensors: Tensor | None) -> Tensor:
-        """Run the forward pass; `tensors` are offsets, those of keys, lengths and seed, then all with a gradient."""
+        """Run the forward pass; `tensors` are offsets, key offsets, lengths and seed, then those with a gradient."""
         where, projections = tensors[:4], cast(tuple[Tensor, ...], tensors[4:])
         query, keys, values = split_projections(projections, how)
         context = query.new_empty(query.shape)
@@ -198,7 +198,7 @@ class OneTileAttention(torch.autograd.Function):
 
 
 def split_projections(projections: Sequence[Tensor], how: Settings) -> list[Tensor]:
-    """Split the tensors into query, keys and values, each with an axis of heads."""
+    """Split the tensors into query, keys and values, each with a head axis."""
     if not how.parts:
         return list(projections)
     pairs = zip(projections, how.parts, strict=True)
@@ -206,25 +206,25 @@ def split_projections(projections: Sequence[Tensor], how: Settings) -> list[Tens
 
 
 def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile, int]]:
-    """List the tiles that serve sequences up to the longest, each with the length that the tiles before it serve."""
+    """List the tiles for sequences up to the longest, each with the length that the tile before it covers."""
     plan = tiles[min(size for size in tiles if size >= longest)]
     return list(zip(plan, [-1, *(tile.size for tile in plan)], strict=False))
 
 
 def queries_at_once(tile: Tile, queries: int | None) -> int:
-    """Choose how many queries a program takes at a time; padded rows of few `queries` need no more than these."""
+    """Return the queries per iteration; padded rows with few `queries` need no more than these."""
     return tile.block if queries is None else min(tile.block, max(16, triton.next_power_of_2(queries)))
 
 
 def warps_of(tile: Tile, width: int) -> int:
-    """Choose the number of warps: wide heads take twice as many in small tiles."""
+    """Return the number of warps: wide heads use twice as many in small tiles."""
     return tile.warps * (2 if width > 64 and tile.warps < 4 else 1)
 
 
 def launch(
     kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: Settings
 ) -> None:
-    """Run a kernel for all sequences, a launch for those of more than `low` tokens that fit a tile."""
+    """Run a kernel for all sequences, with one launch per tile, for the sequences longer than its `low`."""
     offsets, key_offsets, lengths, seed = where
     query, keys = tensors[:2]
     heads, width = query.shape[-2:]
@@ -249,7 +249,7 @@ def launch(
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
-    """Return x with the numbers of a head side by side, and tokens not too far apart."""
+    """Return x with contiguous heads, and a stride between tokens below FAR."""
     return x if x.stride(-1) == 1 and x.stride(max(0, x.ndim - 3)) < FAR else x.contiguous()
 
 
@@ -266,14 +266,14 @@ def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *wher
 # ---- kernels
 
 
-# What changes from batch to batch is no reason to compile again.
+# Arguments that change from batch to batch must not cause a new compilation.
 NUMBERS, LAYOUT = ["sequences", "whole", "whole_keys"], ["seed", "offsets", "key_offsets", "lengths"]
 
 
 @triton.jit
 @no_type_check
 def rows_of(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
-    """Return where rows `first` … of a head lie, and which of them are there."""
+    """Return pointers to the rows of a head from `first` on, and which of them exist."""
     i, c = first + tl.arange(0, ROWS), tl.arange(0, D)
     there = i[:, None] < count
     if WIDTH != D:
@@ -284,7 +284,7 @@ def rows_of(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: t
 @triton.jit
 @no_type_check
 def load_rows(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
-    """Load some rows, zero where there are none."""
+    """Load rows, with zeros for rows that do not exist."""
     pointers, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
     return tl.load(pointers, mask=there, other=0.0)
 
@@ -302,7 +302,7 @@ def store_rows(x, rows, step, first, count, ROWS: tl.constexpr, WIDTH: tl.conste
 def weigh(
     q, k, first, length, scale, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
-    """Compute exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` holds log2(e) too."""
+    """Compute exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` includes log2(e)."""
     i, j = first + tl.arange(0, BLOCK), tl.arange(0, TILE)
     reached = j[None, :] < length
     if CAUSAL:
@@ -311,7 +311,7 @@ def weigh(
         reached = reached & (tl.abs(j[None, :] - i[:, None]) <= RADIUS)
     scores = tl.where(reached, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     top = tl.max(scores, 1)
-    top = tl.where(top == float("-inf"), 0.0, top)  # a query with nothing to look at gets zeros, not NaN
+    top = tl.where(top == float("-inf"), 0.0, top)  # a query that sees no key gets zeros, not NaN
     p = tl.exp2(scores - top[:, None])
     total = tl.sum(p, 1)
     return p, 1.0 / tl.where(total == 0.0, 1.0, total)
@@ -320,7 +320,7 @@ def weigh(
 @triton.jit
 @no_type_check
 def draw_mask(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.constexpr):
-    """Draw which weights stay, as True: a draw for every four keys, by their query, head and place."""
+    """Draw which weights to keep, as True: one Philox draw per four keys, by query, head and position."""
     row, four = row + tl.arange(0, ROWS), tl.arange(0, TILE // 4)
     a, b, c, d = tl.rand4x(tl.load(seed), (row[:, None] * heads + head) * 32 + four[None, :], 7)
     some = tl.join((a >= dropout).to(tl.int8), (b >= dropout).to(tl.int8))
@@ -331,7 +331,7 @@ def draw_mask(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.cons
 @triton.jit
 @no_type_check
 def span_of(offsets, sequence, whole, PACKED: tl.constexpr):
-    """Return where a sequence begins and how long it is."""
+    """Return a sequence's start and length."""
     if PACKED:
         start = tl.load(offsets + sequence).to(tl.int64)
         return start, (tl.load(offsets + sequence + 1) - start).to(tl.int32)
@@ -369,7 +369,7 @@ def backward_tile(
 ):  # fmt: skip
     """Compute all gradients of one sequence in one head.
 
-    Rows of queries beyond the sequence have no gradient (do = 0), so that they add nothing to dk and dv.
+    Rows beyond the sequence's queries have no gradient (do = 0), so that they add nothing to dk and dv.
     """
     keys = load_rows(k, k_t, 0, m, TILE, WIDTH, D)
     values = load_rows(v, v_t, 0, m, TILE, WIDTH, D)
@@ -389,7 +389,7 @@ def backward_tile(
             dvalues = tl.dot(tl.trans((p * draw).to(grad.dtype)), grad, dvalues)
         else:
             dvalues = tl.dot(tl.trans(p.to(grad.dtype)), grad, dvalues)
-        # δ_i = Σ_j p_ij dp_ij: all keys are here, so that the context is not needed.
+        # δ_i = Σ_j p_ij dp_ij: this tile has all keys, so that the context is not needed.
         ds = (p * (dp - tl.sum(p * dp, 1)[:, None])).to(query.dtype)
         store_rows(dq, tl.dot(ds, keys) * natural, dq_t, first, n, BLOCK, WIDTH, D)
         dkeys = tl.dot(tl.trans(ds), query, dkeys)
@@ -406,9 +406,9 @@ def forward_kernel(
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the contexts, in one head, of those of GROUP sequences that belong to this launch."""
+    """Compute one head's contexts, for those of GROUP sequences that belong to this launch."""
     head = (tl.program_id(0) % heads).to(tl.int64)
-    # What a turn needs is computed in it: kept from turn to turn, it would take twice the registers.
+    # Disable loop-invariant code motion: hoisted values would take twice the registers.
     for g in tl.range(GROUP, disable_licm=True):
         number = (tl.program_id(0) // heads) * GROUP + g
         sequence = tl.minimum(number, sequences - 1).to(tl.int64)
@@ -446,7 +446,7 @@ def backward_kernel(
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients, in one head, of those of GROUP sequences that belong to this launch."""
+    """Compute one head's gradients, for those of GROUP sequences that belong to this launch."""
     head = (tl.program_id(0) % heads).to(tl.int64)
     for g in tl.range(GROUP, disable_licm=True):
         number = (tl.program_id(0) // heads) * GROUP + g

@@ -1,8 +1,8 @@
 """The loss of a chunk and the gradient of its logits in one kernel, between torch's matrix products.
 
-A program has one token: it reads the token's logits, finds their log-partition, and writes p - q over them. A row that
-fits into registers is read once; a longer one twice, the second time mostly from the cache. Logits stand in memory in
-the dtype of the product, never in float32 beside it. Needs Triton.
+A program processes one token: it reads the token's logits, computes their log-partition, and overwrites them by p - q.
+A row that fits into registers is read once; a longer one twice, the second time mostly from the cache. Logits are
+stored in the product's dtype, never also in float32. Needs Triton.
 """
 
 # t tokens · c tokens of a chunk · d width · v classes
@@ -19,16 +19,16 @@ from regard.kernels.triton.arithmetic import column_sums, exp2
 
 BYTES = 1 << 30  # of a chunk's logits, by default
 LOG2E = tl.constexpr(1.4426950408889634)
-ROW = 1 << 15  # classes that stand in the registers of one program
-BLOCK = 2048  # at a time, where they do not
+ROW = 1 << 15  # classes that fit the registers of one program
+BLOCK = 2048  # classes per iteration in longer rows
 
 
 class ProjectionLoss(torch.autograd.Function):
-    """Losses and gradients in one sweep, as on a CPU; products are in `narrow`, gradients in fp32."""
+    """Losses and gradients in one pass, as on a CPU; products are in `narrow`, sums of gradients in float32."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the forward pass on what `projection_loss` is given, and whether gradients are wanted."""
+        """Run the forward pass on `projection_loss`'s arguments, the need for gradients, and the products' dtype."""
         hidden, weight, bias, targets, smoothing, chunk, training, narrow = inputs
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         tokens, classes = len(hidden), len(weight)
@@ -76,24 +76,24 @@ class ProjectionLoss(torch.autograd.Function):
 
 
 def pad_classes(classes: int) -> int:
-    """Choose the width of the logits in memory, so that rows are aligned for wide loads and matrix products."""
+    """Return the logits' width in memory, a multiple of 64, which aligns rows for wide loads and matrix products."""
     return -(-classes // 64) * 64
 
 
 def tokens_at_once(tokens: int, row: int) -> int:
-    """Choose how many tokens a chunk has, whose logits take so many bytes per row."""
+    """Return the number of tokens per chunk, at `row` bytes of logits per token."""
     return min(tokens, max(1, BYTES // row))
 
 
 def cut_classes(classes: int) -> tuple[int, bool, int]:
-    """Choose how many classes a program reads at once, whether these are all, and how many warps do."""
+    """Return the number of classes that a program reads at once, whether these are all, and its number of warps."""
     block = min(ROW, max(16, triton.next_power_of_2(classes)))
     return (block, True, max(1, block // 2048)) if classes <= block else (BLOCK, False, 8)
 
 
 def add_product(sums: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
-    """Compute sums + a b in float32, from narrow factors."""
-    if a.dtype == torch.float32 or not a.is_cuda:  # a CPU has no product of narrow factors with a wide result
+    """Compute sums + a b in float32, from half-precision factors."""
+    if a.dtype == torch.float32 or not a.is_cuda:  # a CPU cannot multiply half precision into float32
         a, b = a.float(), b.float()
         return a @ b if sums is None else sums.addmm_(a, b)
     if sums is None:
@@ -110,9 +110,9 @@ def differentiate(
     losses: Tensor,
     gradient: bool,
 ) -> None:
-    """Compute these tokens' losses, smoothed and plain; their logits, still without the bias, become p - q.
+    """Compute these tokens' losses, smoothed and plain; replace their logits, which lack the bias, by p - q.
 
-    Logits and bias may have more columns than there are classes, which count nothing.
+    Logits and bias may have more columns than there are classes; these are ignored.
     """
     block, whole, warps = cut_classes(classes)
     sweep[(len(logits),)](
@@ -145,7 +145,7 @@ def sweep(
         if SMOOTH:
             level = tl.sum(tl.where(column < CLASSES, value, 0.0), 0)
     else:
-        tops = tl.full((BLOCK,), -1e38, tl.float32)  # of every BLOCK-th class; not infinite, which has no difference
+        tops = tl.full((BLOCK,), -1e38, tl.float32)  # of every BLOCK-th class; finite, because -∞ - -∞ would be NaN
         sums = tl.zeros((BLOCK,), tl.float32)
         levels = tl.zeros((BLOCK,), tl.float32)
         for first in range(0, CLASSES, BLOCK):
@@ -178,7 +178,7 @@ def sweep(
                 value = read(start, bias, first + column, CLASSES, STRIDE, BIAS)
                 slope = exp2(value * LOG2E - highest * LOG2E) * share - low
                 tl.store(start + first + column, slope.to(logits.dtype.element_ty), mask=first + column < STRIDE)
-        tl.debug_barrier()  # the row stands; what the target's logit was is known since the beginning
+        tl.debug_barrier()  # the row is complete before its target is overwritten
         slope = exp2((right - highest) * LOG2E) * share - low - (1 - smoothing)
         tl.store(start + target, slope.to(logits.dtype.element_ty), mask=(target >= 0) & (target < CLASSES))
 

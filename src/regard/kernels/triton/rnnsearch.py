@@ -1,12 +1,12 @@
-"""RNNsearch's recurrence on a GPU: what `operations/rnnsearch.py` does, in four kernels per step, forward and backward.
+"""RNNsearch's recurrence on a GPU: `operations/rnnsearch.py` in four kernels per step, forward and backward.
 
-Forward: the product W s; attention from scores to context; one product of [s; c] with the matrices of both side by
-side; the cell. Backward: the cell; the product's transpose, which gives the gradients of s and c; attention; W's
-transpose. Gradients of matrices, keys, values and the score's vector are gathered after the last step.
+Forward: the product W s; attention from scores to context; one product of [s; c] with both adjacent matrices; the cell.
+Backward: the cell; the product's transpose, which gives the gradients of s and c; attention; W's transpose. The
+gradients of matrices, keys, values and the score's vector are computed after the last step.
 
-Products are in the dtype of `projected` (under autocast bfloat16), matrices cast once; cells, a GRU's states, scores
-and weights are float32. All shapes are known beforehand and nothing is read on the host, so that it can be captured as
-a CUDA graph. Inner tensors lie step by step, [n b …].
+Products have the dtype of `projected` (bfloat16 under autocast), and matrices are cast once; cells, a GRU's states,
+scores and weights are float32. All shapes are known in advance and nothing is read on the host, so that it can be
+captured as a CUDA graph. Inner tensors are step-major, [n b …].
 """
 
 # b sentences · m source positions · n steps · d width of a state · p parts of a state, h and an LSTM's c
@@ -36,9 +36,9 @@ def recur(
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
     """Compute the states s_1 … s_n and the contexts c_1 … c_n of n steps, and the attention weights.
 
-    `projected` is what the words give to the cell, `keys` are U h_j + b, `lengths` says how many of them exist; `query`
-    and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
-    states. An LSTM's bias must be in `projected` already: of `bias` nothing is read.
+    `projected` is the words' contribution to the gates, `keys` are U h_j + b, `lengths` is how many of them exist;
+    `query` and `vector` are W and v of the score, `read` is the cell's matrix for contexts, `recurrent` and `bias` are
+    those for states. An LSTM's `projected` must include its bias: `bias` is not read.
     """
     result: tuple[Tensor, Tensor, Tensor] = Recurrence.apply(
         projected, start, keys, values, lengths, query, vector, read, recurrent, bias
@@ -51,13 +51,13 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the forward pass on what `recur` is given."""
+        """Run the forward pass on the arguments of `recur`."""
         projected, start, keys, values, lengths, query, vector, read, recurrent, bias = given
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
         both = join_matrices(recurrent, read).to(half)
         keys, values, query = keys.to(half), values.to(half), query.to(half)
-        inputs = new(n + 1, b, d + dv)  # at step i the state before it, and the context it reads
+        inputs = new(n + 1, b, d + dv)  # at step i the previous state, and the context that the step reads
         states, contexts = inputs[..., :d], inputs[..., d:]
         cells = new(n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
         queries, gates, weights = new(n, b, h), new(n, b, 4 * d), new(b, n, m, dtype=torch.float32)
@@ -128,8 +128,8 @@ class Recurrence(torch.autograd.Function):
 def join_matrices(recurrent: Float[Tensor, "g d"], read: Float[Tensor, "g dv"]) -> Float[Tensor, "gg e"]:
     """Join four blocks of rows into the matrix that multiplies [s; c].
 
-    The third of a GRU reads the state alone, as its reset gate multiplies that before the rest is added, and the fourth
-    the context.
+    A GRU's third block reads only the state, which its reset gate multiplies before the rest is added; its fourth block
+    reads only the context.
     """
     d = recurrent.shape[1]
     if len(recurrent) == 4 * d:

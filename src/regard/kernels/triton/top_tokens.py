@@ -1,9 +1,9 @@
-"""The likeliest tokens in one kernel: a program reads a row of scores once, and some of its columns again.
+"""The top tokens of each row in one kernel: a program reads a row of scores once, and some of its columns again.
 
-The vocabulary is folded into lanes: lane i sees tokens i, i + LANES, i + 2 LANES, …, and keeps their maximum. The best
-k tokens are in the k lanes with the largest maxima, so that only those are looked at token by token. Each lane sums
-exponentials against its own maximum so far. Whole folds are read without a mask: loads are wide then, where rows begin
-at a multiple of 16 numbers.
+The vocabulary is folded into lanes: lane i reads tokens i, i + LANES, i + 2 LANES, …, and keeps their maximum. The best
+k tokens are in the k lanes with the largest maxima, so that only those lanes are searched token by token. Each lane
+sums exponentials relative to its own maximum so far. Full folds are read without a mask, so that loads are wide if rows
+begin at a multiple of 16 elements.
 """
 
 # r rows · v vocabulary · k tokens
@@ -18,7 +18,7 @@ LANES = 1024  # eight for each thread of four warps: 16 bytes of half precision,
 def top_tokens(
     scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the top tokens as the reference does, in float32; the rows may be apart, the columns not."""
+    """Find the top tokens like the reference, in float32; the rows may have any stride."""
     rows, size = scores.shape
     scores = scores if scores.stride(1) == 1 else scores.contiguous()
     best = torch.empty(rows, count, dtype=torch.float32, device=scores.device)
@@ -36,7 +36,7 @@ def top_tokens(
 
 @triton.jit
 def fold_in(x, token, highest, total, top, first, second, end, early, forced):
-    """Add a fold of scores to what the lanes hold: their maxima, sums of exponentials, and maxima of allowed tokens."""
+    """Add a fold of scores to the lanes' values: maxima, sums of exponentials, and maxima of allowed tokens."""
     above = tl.maximum(highest, x)
     shift = tl.where(above == float("-inf"), 0.0, above)
     total = total * tl.exp(highest - shift) + tl.exp(x - shift)
@@ -66,9 +66,9 @@ def kernel(
         x = tl.load(scores + whole + lane, mask=whole + lane < size, other=float("-inf")).to(tl.float32)
         highest, total, top = fold_in(x, whole + lane, highest, total, top, first, second, end, early, forced)
     most = tl.max(highest, 0)
-    nothing = most == float("-inf")  # a row of -∞ alone: NaN would come of -∞ - -∞
+    nothing = most == float("-inf")  # a row of -∞ alone, in which -∞ - -∞ would be NaN
     shift = tl.where(nothing, 0.0, most)
-    sum_of = tl.maximum(tl.sum(total * tl.exp(highest - shift), 0), 1.0)  # the largest alone is 1
+    sum_of = tl.maximum(tl.sum(total * tl.exp(highest - shift), 0), 1.0)  # the largest score alone contributes 1
     tl.store(norm + row, tl.where(nothing, float("-inf"), shift + tl.log(sum_of)))
 
     place = tl.arange(0, PLACES)

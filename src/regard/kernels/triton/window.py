@@ -1,8 +1,8 @@
 """Local-p attention in Triton: softmax over a window around a predicted centre, then the Gaussian (Luong et al. 2015).
 
-Only the keys of a window are touched, forward and backward: a program has one query, whose window must fit its
-registers. Neighbouring queries may look anywhere, so that they share no tile. A key's gradient is summed by a program
-that owns the key and asks which queries reach it, in a fixed order: the same bits every time.
+Forward and backward read only the keys of a window: each program has one query, whose window must fit its registers.
+The windows of neighbouring queries may lie anywhere, so that queries share no tile. A key's gradient is summed by a
+program for that key, which finds the queries that reach it, in a fixed order: the result is the same to the last bit.
 """
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · d width · dv value width
@@ -21,13 +21,13 @@ from regard.kernels.triton.arithmetic import product, tanh
 
 
 def attend(call: Call) -> Tensor:
-    """The reference's sum for a bilinear or an additive score and softmax, under lengths and causality."""
+    """Compute the reference's sum for a bilinear or an additive score and softmax, under lengths and causality."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     assert window.centre is not None
     batch = call.batch
 
-    def each(value: Tensor) -> Tensor:  # side by side, as a kernel reads them: a reshape alone may stay a broadcast
+    def each(value: Tensor) -> Tensor:  # contiguous, as kernels need it: a reshape may keep stride 0
         return merge_batch(value, batch, 0).contiguous()
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
@@ -61,9 +61,10 @@ def compute(
     scale: float,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[r n d], [r m d], [r m dv], centres [r n] and perhaps [a d] -> contexts [r n dv]; what backward needs, if kept.
+    """Return contexts [r n dv] of [r n d], [r m d], [r m dv], centres [r n] and maybe [a d]; and tensors for backward.
 
-    That is the softmax over each window, [r n w], and where the window begins and how many keys it has, [r n 2].
+    These are the softmax over each window, [r n w], and each window's first key and number of keys, [r n 2]; they are
+    empty unless `save` is set.
     """
     (rows, n, d), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
@@ -82,14 +83,14 @@ def compute(
 
 
 def allocate_saved(query: Tensor, radius: int, save: bool) -> tuple[Tensor, Tensor]:
-    """Allocate what backward needs, or nothing."""
+    """Allocate the tensors for the backward pass, empty unless `save` is set."""
     rows, n = query.shape[:2] if save else (0, 0)
     plain = query.new_empty((rows, n, window_size(radius)), dtype=torch.float32)
     return plain, query.new_empty((rows, n, 2), dtype=torch.int32)
 
 
 def shapes(query, keys, values, *others):  # type: ignore[no-untyped-def]
-    """Return tensors of the shapes that `compute` returns."""
+    """Return empty tensors with the shapes of `compute`'s results."""
     *_, radius, _, _, save = others
     return values.new_empty(*query.shape[:2], values.shape[-1]), *allocate_saved(query, radius, save)
 
@@ -107,7 +108,7 @@ def compute_backward(
     plain: Tensor,
     bounds: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of query, keys, values, centre and vector (empty without one)."""
+    """Compute the gradients of query, keys, values, centre and vector (empty without one)."""
     (rows, n, d), (m, dv), width = query.shape, values.shape[-2:], window_size(radius)
     if plain.numel() == 0 or values.numel() == 0:
         none = query.new_zeros(0) if vector is None else torch.zeros_like(vector)
@@ -145,22 +146,22 @@ def compute_backward(
     return d_query, d_keys, d_values, d_centre, part.unflatten(0, (-1, heads)).sum((0, 2)).to(vector.dtype)
 
 
-KEYS = 16  # of a program that owns keys
+KEYS = 16  # keys per program in the kernels that sum over queries
 
 
 def window_size(radius: int) -> int:
-    """Count the places of a window: its keys, and one at either end that may turn out to be outside."""
+    """Return the number of slots of a window: its keys, and one at either end that may lie outside."""
     return 2 * radius + 3
 
 
 def blocks(radius: int) -> dict[str, int]:
-    """Choose how many keys and how many numbers of each a program holds: 4,096 in all, 32 registers a thread."""
+    """Return how many keys, and how many columns of each, a program holds: 4,096 numbers, 32 registers per thread."""
     window = max(16, 1 << (window_size(radius) - 1).bit_length())
     return {"BW": window, "BD": max(16, min(128, 4096 // window))}
 
 
 def gradient_shapes(grad, query, keys, values, centre, vector, *others):  # type: ignore[no-untyped-def]
-    """Return tensors of the shapes of the gradients."""
+    """Return empty tensors with the shapes of the gradients."""
     grads = (x.new_empty(x.shape) for x in (query, keys, values, centre))
     return *grads, query.new_empty(0) if vector is None else vector.new_empty(vector.shape)
 
@@ -228,10 +229,10 @@ def attend_kernel(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, GAUSSIAN: tl.constexpr, ADDITIVE: tl.constexpr, SAVE: tl.constexpr,
     BW: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Attend from one query: softmax over its window, Gaussian, sum; save the softmax, the first key, how many keys."""
+    """Attend from one query: softmax over its window, Gaussian, sum; save the softmax, the first key, the key count."""
     i, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     p = tl.load(centre + row * n + i)
-    # one key more at either end: whether it is inside is asked below as the reference asks, with the same rounding
+    # one more key at either end: the test below, with the reference's rounding, decides whether it is inside
     first = tl.maximum(tl.floor(p - radius), 0.0).to(tl.int32)
     last = tl.minimum(tl.ceil(p + radius), m - 1.0).to(tl.int32)
     if LENGTHS:
@@ -270,7 +271,7 @@ def query_gradients(
     n, d, dv, heads, width, scale, spread, q_r, q_n, q_d, k_r, k_m, k_d, v_r, v_m, v_d, o_r, o_n, o_d, v_a,
     GAUSSIAN: tl.constexpr, ADDITIVE: tl.constexpr, BW: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Compute one query's gradient and its centre's; the scores' gradients and the weights are saved, [r n w]."""
+    """Compute the gradients of one query and its centre; save the gradients of its scores and its weights, [r n w]."""
     i, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     p = tl.load(centre + row * n + i)
     first = tl.load(bounds + (row * n + i) * 2)
@@ -313,7 +314,7 @@ def key_sums(
     weights, bounds, x, out, n, m, d, width, x_r, x_n, x_d,
     BK: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Sum Σ_i weight_ij x_i for BK keys, BD numbers wide, over the blocks of queries that reach them."""
+    """Compute Σ_i weight_ij x_i for BK keys, BD columns, over the blocks of queries that reach them."""
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j = block * BK + tl.arange(0, BK)
     c = piece * BD + tl.arange(0, BD)
@@ -340,7 +341,7 @@ def additive_key_gradients(
     ds, bounds, query, keys, v, out, part, n, m, d, heads, width, q_r, q_n, q_d, k_r, k_m, k_d, v_a,
     BK: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Σ_i g_ij v (1 - tanh²(q_i + k_j)) for BK keys, BD hidden units, and these keys' share of the gradient of v."""
+    """Compute Σ_i g_ij v (1 - tanh²(q_i + k_j)) for BK keys, BD hidden units, and these keys' share of v's gradient."""
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j = block * BK + tl.arange(0, BK)
     c = piece * BD + tl.arange(0, BD)

@@ -1,1 +1,1 @@
-"""LibreTranslate's protocol over a service: its routes, and HTML, subtitles and files as its clients send them."""
+"""LibreTranslate's protocol for a service: its routes, and HTML, subtitles and files as its clients send them."""

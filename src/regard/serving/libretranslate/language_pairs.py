@@ -1,4 +1,4 @@
-"""Languages: which model serves a pair, which language a text is in, and names for people who choose from a list."""
+"""Languages: the model that serves a pair, the language that a text is in, and the names of languages."""
 
 import tomllib
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from regard.serving.models import ServedModel
 NAMES: dict[str, str] = tomllib.loads(
     resources.files("regard.serving.libretranslate").joinpath("languages.toml").read_text(encoding="utf-8")
 )
-CERTAIN = 50.0  # confidence from which a text that is in the target language already is left as it is
+CERTAIN = 50.0  # confidence from which a text in the target language is left untranslated
 
 
 def language_name(code: str) -> str:
-    """Return a language's name, or its code where it has none here; a region or a script is added."""
+    """Return a language's name, with its region or script in brackets, or the code if the language has no name here."""
     letters, _, rest = code.replace("_", "-").partition("-")
     name = NAMES.get(letters.lower())
     if name is None:
@@ -26,22 +26,22 @@ def language_name(code: str) -> str:
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """A model, the languages that it translates between, and the tag that asks for the second one."""
+    """A model, the two languages it translates between, and the tag that selects the second one."""
 
     model: str
     source: str
     target: str
     tag: str | None = None
-    named: bool = False  # the model knows several languages, and is told these two
+    named: bool = False  # the model knows several languages, and each request names two
 
 
 class LanguageTable:
-    """The pairs of all models whose languages are known, and the profiles of their languages."""
+    """The language pairs of all models whose languages are known, and profiles of the languages."""
 
     def __init__(self, models: Iterable[ServedModel]):
         self.pairs: list[LanguagePair] = []
-        self.many: dict[str, tuple[list[str], list[str]]] = {}  # sources and targets of models that know several
-        self.unknown: list[str] = []  # models that translate, and do not say between which languages
+        self.many: dict[str, tuple[list[str], list[str]]] = {}  # sources and targets of multilingual models
+        self.unknown: list[str] = []  # translation models whose languages are not known
         profiles: dict[str, list[run_languages.LanguageProfile]] = {}
         for model in models:
             if not model.translates:
@@ -70,21 +70,21 @@ class LanguageTable:
         self.codes = list(dict.fromkeys([*sources, *targets]))  # of all languages, sources first
 
     def targets(self, source: str) -> list[str]:
-        """List the languages that a text in this one can be had in, its own among them."""
+        """List the languages into which a text in this one can be translated, with its own language last."""
         targets = [pair.target for pair in self.pairs if pair.source == source]
         for sources, others in self.many.values():
             targets += others if source in sources else []
         return list(dict.fromkeys([*targets, source]))
 
     def find_code(self, given: str) -> str | None:
-        """Find the language that a code means: with another case or dash, or the only one of these letters."""
+        """Return the language that a code means, ignoring case and dashes; or the only one with its first part."""
         given = given.replace("_", "-").lower()
         plain = [(code.replace("_", "-").lower(), code) for code in self.codes]
         near = [code for name, code in plain if name.partition("-")[0] == given.partition("-")[0]]
         return next((code for name, code in plain if name == given), near[0] if len(near) == 1 else None)
 
     def find_pair(self, source: str, target: str) -> LanguagePair | None:
-        """Find the first model that translates between two languages."""
+        """Return the first model that translates between two languages."""
         found = next((pair for pair in self.pairs if (pair.source, pair.target) == (source, target)), None)
         if found is not None or source == target:
             return found
@@ -92,12 +92,12 @@ class LanguageTable:
         return next((LanguagePair(name, source, target, named=True) for name in able), None)
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """Detect the languages of a text with their confidence, the likeliest first; without a profile it is 0."""
+        """Detect the languages of a text with their confidence, the likeliest first; it is 0 without a profile."""
         found = run_languages.detect_language(text, self.profiles)
         return [*found, *((code, 0.0) for code in self.codes if code not in self.profiles)]
 
     def detect_source(self, text: str, target: str) -> tuple[str, float]:
-        """Detect the likeliest language of a text that is wanted in another one."""
+        """Detect the likeliest source language of a text to translate into `target`."""
         found = self.detect(text)
         sources = {pair.source for pair in self.pairs if pair.target == target}
         sources |= {code for many, targets in self.many.values() if target in targets for code in many}
@@ -108,5 +108,5 @@ class LanguageTable:
 
 
 def as_detection(found: tuple[str, float]) -> dict[str, Any]:
-    """Write a language that was detected as LibreTranslate does."""
+    """Return a detected language in LibreTranslate's form."""
     return {"confidence": round(found[1], 1), "language": found[0]}

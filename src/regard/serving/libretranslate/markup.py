@@ -1,15 +1,15 @@
-"""HTML as texts to translate and markup to keep: a block's inline content is one text, and its tags are carried along.
+"""HTML as texts to translate and markup to keep: a block's inline content is one text, which carries its tags along.
 
-Nothing is repaired: what is not a text is written as it was read, byte for byte. Elements that are not translated
-(`translate="no"`, `class="notranslate"`, code, pre, script, style and the like) and attributes stay as they are. A
-`<br>` separates texts, as the end of a line does in plain text. Tags move with their words where that leaves the tree
-of the document as it was: where tags are nested. Where they are not, each text between two tags is a text of its own.
+Nothing is repaired: everything outside the texts is written exactly as it was read. Attributes stay as they are, and so
+do elements that are not translated (`translate="no"`, `class="notranslate"`, code, pre, script, style and the like). A
+`<br>` separates texts, as the end of a line does in plain text. Tags move with their words if that keeps the document
+tree the same, that is, if the tags are nested. Otherwise each text between two tags is a text of its own.
 
 Tokens are those of the standard's tokenizer (WHATWG HTML, section 13.2.5), in time linear in the length. Joined, they
-are the HTML again. What the standard drops at the end (a tag that is not finished) is a tail. The tokenizer of the
-standard depends on its tree in a few places: what is in `<svg>` and `<math>`, raw text in `<select>`, `<noscript>` with
-and without scripts. Where that can be read in two ways, the rest of the text is a tail too: it stays as it is.
-html5lib, which the tests compare with, is not used here: a tag takes it time quadratic in its attributes.
+are the original HTML. What the standard drops at the end (an unfinished tag) is a tail. In a few places the standard's
+tokenizer depends on its tree: inside `<svg>` and `<math>`, raw text in `<select>`, `<noscript>` with and without
+scripts. If the HTML is ambiguous there, the rest is a tail, too: it stays as it is. The tests compare with html5lib,
+which is not used here: it takes time quadratic in the number of a tag's attributes.
 """
 
 import html
@@ -23,7 +23,7 @@ from regard.serving.libretranslate.tag_placement import Element, Link, Node, Poi
 
 
 def list_names(text: str) -> frozenset[str]:
-    """List the names of elements in a text."""
+    """Return the names of elements in a text."""
     return frozenset(text.split())
 
 
@@ -40,15 +40,15 @@ VOID = list_names(
 OPAQUE = list_names("code pre script style textarea iframe noembed noframes xmp kbd samp var template")
 CELLS = list_names("td th caption")
 ROWS = CELLS | list_names("tr tbody thead tfoot colgroup col")
-FORMATTING = list_names("a b big code em font i nobr s small strike strong tt u")  # what the standard opens again
-ALONE = list_names("a nobr")  # not in one another
-NESTED = 60  # elements in elements that are carried; where they are deeper, each text is one of its own
+FORMATTING = list_names("a b big code em font i nobr s small strike strong tt u")  # elements that the standard reopens
+ALONE = list_names("a nobr")  # not inside one another
+NESTED = 60  # levels of elements that are carried along; in deeper ones each text is its own
 SPACE = " \t\n\r\f"
 CLOSING = ".,;:!?)]}…»”’%。，、；：！？）」』"
 RAW = list_names("script style textarea title iframe noembed noframes xmp")  # no tags in them
-TEXTS = RAW | list_names("desc mi mo mn ms mtext")  # elements of svg and math with nothing but text
-LIMITED = list_names("style title xmp iframe noembed noframes noscript svg math")  # of another meaning in <select>
-# What ends <svg> and <math>, wherever it stands in them, and where HTML begins in them again.
+TEXTS = RAW | list_names("desc mi mo mn ms mtext")  # elements of svg and math that contain only text
+LIMITED = list_names("style title xmp iframe noembed noframes noscript svg math")  # with another meaning in <select>
+# Tags that end <svg> and <math>, wherever they stand in them, and those in which HTML begins again.
 BREAKS = list_names(
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font foreignobject annotation-xml"
@@ -69,7 +69,7 @@ BOGUS = re.compile(r"[^>]*+>")
 CDATA = re.compile(r"<!\[CDATA\[[^<]*?\]\]>")
 SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 CLOSES = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE) for name in (*RAW, "noscript")}
-LOWER = {code: code + 32 for code in range(65, 91)}  # ASCII alone: no other letter becomes one of HTML's
+LOWER = {code: code + 32 for code in range(65, 91)}  # ASCII only: no other letter becomes a letter of a tag name
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Token:
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """The attributes of a tag as they are written; of several with one name the first counts."""
+        """The attributes of a tag, undecoded; of several with the same name the first counts."""
         found = TAG.fullmatch(self.raw)
         result: dict[str, str] = {}
         for part in PARTS.finditer(found[3] if found else ""):
@@ -91,12 +91,12 @@ class Token:
 
 
 def tokenise(text: str) -> list[Token]:
-    """Cut HTML into tokens; joined, they are the HTML again."""
+    """Split HTML into tokens, which can be joined to the same HTML."""
     return Tokenizer(text).read()
 
 
 class Tokenizer:
-    """Reads a text once, from its beginning to its end."""
+    """Reads a text once, from beginning to end."""
 
     def __init__(self, text: str):
         self.text, self.at, self.begun = text, 0, 0
@@ -105,7 +105,7 @@ class Tokenizer:
         self.templates = self.columns = False  # a <template> may be open, and a <col> in it
 
     def read(self) -> list[Token]:
-        """Read all of it."""
+        """Read the whole text."""
         while (opening := OPENING.search(self.text, self.at)) is not None:
             self.end_text(opening.start())
             if not self.read_markup(opening[0]):
@@ -115,18 +115,18 @@ class Tokenizer:
         return self.tokens
 
     def end_text(self, end: int) -> None:
-        """Add the text before the next markup."""
+        """Add the text before the next markup as a token."""
         if self.begun < end:
             self.tokens.append(Token("text", self.text[self.begun : end]))
         self.at = self.begun = end
 
     def add(self, kind: str, end: int, name: str = "") -> None:
-        """Add a token that ends there."""
+        """Add a token up to `end`."""
         self.tokens.append(Token(kind, self.text[self.at : end], name))
         self.at = self.begun = end
 
     def read_markup(self, opening: str) -> bool:
-        """Read markup; false where the rest is a tail."""
+        """Read markup; return False if the rest is a tail."""
         text, at = self.text, self.at
         if not opening[-1].isalpha():
             found = (COMMENT if opening == "<!--" else BOGUS).match(text, at)
@@ -162,7 +162,7 @@ class Tokenizer:
         return True
 
     def read_foreign(self, tag: re.Match[str], name: str) -> bool:
-        """Read `<svg>` or `<math>` as a whole; false where it is not plain where it ends, or HTML may begin in it."""
+        """Read `<svg>` or `<math>` as a whole; return False if its end is unclear, or HTML may begin in it."""
         text, at, stack = self.text, tag.end(), [] if is_self_closing(tag) else [name]
         while stack:
             opening = OPENING.search(text, at)
@@ -186,29 +186,29 @@ class Tokenizer:
         return True
 
     def read_noscript(self, start: int) -> bool:
-        """Read `<noscript>` as a whole: text where scripts run, and markup where they do not."""
+        """Read `<noscript>` as a whole: text if scripts run, and markup if not; return False if its end is unclear."""
         close = CLOSES["noscript"].search(self.text, start)
         tag = close and TAG.match(self.text, close.start())
         inner = tokenise(self.text[start : tag.start()]) if tag is not None else []
         if tag is None or any(each.kind == "tail" or each.name in ("select", "template") for each in inner):
-            return False  # what is opened in it may stay open
+            return False  # an element opened in it may stay open
         self.add("block", tag.end(), "noscript")
         return True
 
 
 def is_self_closing(tag: re.Match[str]) -> bool:
-    """Return whether a tag ends with a slash that no attribute's value has."""
+    """Return whether a tag ends with a slash that is not part of an attribute's value."""
     return tag[0][-2] == "/" and not tag[3].endswith("/")
 
 
 def script_end(text: str, at: int) -> int | None:
-    """Find the end tag of a script: one inside a comment inside of it may begin another script."""
+    """Find the end tag of a script; inside a comment, a nested `<script>` has an end tag of its own."""
     escaped = double = False
     while (found := SCRIPT.search(text, at)) is not None:
         at = found.end()
         if found[0] == "<!--":
             if not escaped:
-                escaped, at = True, at - 2  # the dashes may be those of its end
+                escaped, at = True, at - 2  # these dashes may end the comment, too
         elif found[0] == "-->":
             escaped = double = False
         elif not found[1]:
@@ -222,16 +222,16 @@ def script_end(text: str, at: int) -> int | None:
 
 @dataclass(frozen=True)
 class Segment:
-    """Inline content with words: its text, and what stands in and around it."""
+    """Inline content with words: its text, the markup in it and the white space around it."""
 
     text: str
     nodes: tuple[Node, ...]
     before: str  # white space
     after: str
-    raw: str = ""  # instead of a translation without a character: the tree of what is not nested may need one
+    raw: str = ""  # replaces an empty translation: without it, loose markup could give another tree
 
     def render(self, target: str, links: Sequence[Link]) -> str:
-        """Write the translation of the text with the tags of the segment."""
+        """Render the translation of the text with the tags of the segment."""
         if self.raw and not target.strip():
             return self.raw
         return self.before + place_tags(self.text, target, links, self.nodes) + self.after
@@ -239,7 +239,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Document:
-    """HTML in parts: segments to translate, and text that stays."""
+    """HTML in parts: segments to translate, and markup to keep."""
 
     parts: tuple[Segment | str, ...]
 
@@ -249,7 +249,7 @@ class Document:
         return [part.text for part in self.parts if isinstance(part, Segment)]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Write the document with the translation of each text, and the links of its words."""
+        """Render the document with the translation and the word links of each text."""
         rows = iter(translations)
         return "".join(part if isinstance(part, str) else part.render(*next(rows)) for part in self.parts)
 
@@ -260,8 +260,8 @@ def parse_html(text: str) -> Document:
     ends, first_loose = match_elements(tokens)
     parts: list[Segment | str] = []
     run: list[Token] = []
-    # Of each table and list of options, the innermost last: whether text is in none of its cells. The standard moves
-    # such a text, or its tags.
+    # For each open table and select, the innermost last: whether the text is outside all cells. The standard moves it
+    # then.
     loose = [False]
     for number, token in (*keep_whole(tokens, ends), (len(tokens), Token("block", ""))):
         if token.kind not in ("block", "tail"):
@@ -285,8 +285,8 @@ def parse_html(text: str) -> Document:
 def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
     """Match start and end tags by their numbers, and find the first formatting element that the standard repairs.
 
-    One that is not closed where it should be is opened again in the next block, and which text comes first there
-    matters. From it on no tag moves.
+    The standard reopens a formatting element that is not closed in time in the next block, so the order of texts
+    matters there. From that element on no tag moves.
     """
     ends, stack, first_loose = dict[int, int](), list[int](), len(tokens)
     opened: dict[str, int] = defaultdict(int)
@@ -301,7 +301,7 @@ def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
             opened[token.name] += 1
         elif token.kind == "end" and opened[token.name]:
             between = list[int]()
-            while tokens[stack[-1]].name != token.name:  # those have no end, or it comes too late
+            while tokens[stack[-1]].name != token.name:  # they have no end tag, or it comes too late
                 between.append(stack.pop())
                 opened[tokens[between[-1]].name] -= 1
             start = stack.pop()
@@ -314,7 +314,7 @@ def match_elements(tokens: Sequence[Token]) -> tuple[dict[int, int], int]:
 
 
 def keep_whole(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[tuple[int, Token]]:
-    """Join what is not translated into one token each, and tell blocks from inline tags; with each the last number."""
+    """Yield tokens with their last part's number: join untranslated elements, tell blocks from inline tags."""
     number = 0
     while number < len(tokens):
         token = tokens[number]
@@ -335,7 +335,7 @@ def keep_whole(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[tuple[
 
 
 def stays(token: Token) -> bool:
-    """Return whether an element is not translated."""
+    """Return whether an element is left untranslated."""
     if token.name in OPAQUE:
         return True
     if "translate" not in token.raw.lower():
@@ -353,15 +353,15 @@ class OpenElement:
     """An element that is being read."""
 
     token: Token
-    first: int | None = None  # character of the text
+    first: int | None = None  # its first character in the text
     nodes: list[Node] = field(default_factory=list)
-    raw: list[str] = field(default_factory=list)  # all that is in it
+    raw: list[str] = field(default_factory=list)  # all its content
 
 
 def make_segments(tokens: Sequence[Token], nested: bool) -> list[Segment | str]:
-    """Make segments of inline tokens: one where all tags are nested, else one of each text between two tags.
+    """Make segments of inline tokens: one if all tags are nested, otherwise one of each text between two tags.
 
-    Nested: every tag has its partner, and not too many are open at once.
+    Tags are nested if every one has its partner, and not too many are open at once.
     """
     opened: list[str] = []
     for token in tokens:
@@ -376,7 +376,7 @@ def make_segments(tokens: Sequence[Token], nested: bool) -> list[Segment | str]:
 
 
 def make_segment(tokens: Sequence[Token], alone: bool = False) -> Segment | str:
-    """Make a segment of inline tokens, or the text as it is where it has no words."""
+    """Make a segment of inline tokens; return them unchanged if they contain no words."""
     builder = TextBuilder()
     for token in tokens:
         builder.read(token)
@@ -389,17 +389,17 @@ def make_segment(tokens: Sequence[Token], alone: bool = False) -> Segment | str:
 
 
 class TextBuilder:
-    """The text of a segment as it grows, with white space as a browser shows it, and the markup on the way."""
+    """Builds the text of a segment, with white space as a browser shows it, and its markup."""
 
     def __init__(self) -> None:
         self.parts, self.length = list[str](), 0
         self.space = False  # a space is due before the next word
-        self.after_point = False  # nothing but points since the last text, not even a space
-        self.joined = False  # neither a word nor a space since the last point
+        self.after_point = False  # since the last text there were only points, not even a space
+        self.joined = False  # since the last point there was neither a word nor a space
         self.stack = [OpenElement(Token("block", ""))]
 
     def read(self, token: Token) -> None:
-        """Take in the next token."""
+        """Add the next token."""
         if token.kind == "text":
             self.add_text(token.raw)
         elif token.kind == "start":
@@ -436,13 +436,13 @@ class TextBuilder:
         self.joined = False
 
     def add_point(self, raw: str) -> None:
-        """Add markup that has no words to translate."""
+        """Add markup without words to translate."""
         self.stack[-1].nodes.append(Point(raw, self.length, before=self.space))
         self.stack[-1].raw.append(raw)
         self.after_point = self.joined = True
 
     def close(self, token: Token) -> None:
-        """Close the element that was opened last; one without words is a point."""
+        """Close the element that was opened last; if it has no words, it becomes a point."""
         closed = self.stack.pop()
         raw = closed.token.raw + "".join(closed.raw) + token.raw
         if closed.first is None:

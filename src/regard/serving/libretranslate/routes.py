@@ -1,12 +1,12 @@
-r"""LibreTranslate's protocol: its routes, requests, answers and errors, for the clients that speak it.
+r"""LibreTranslate's protocol: its routes, requests, answers and errors, for clients that use it.
 
-The work is that of `/v1/translate`, and so are the limits; only the form is another one. Errors are `{"error": "…"}`
-with LibreTranslate's status codes. OpenAPI describes each route, with examples that can be sent as they stand.
+`/v1/translate` does the work and sets the limits; only the form differs. Errors are `{"error": "…"}` with
+LibreTranslate's status codes. OpenAPI describes each route, with working examples.
 
-The ending of a file's name says whether it is plain text, HTML or subtitles (SubRip). The numbers and times of cues
-stay, and each text is translated as a whole: the lines of a cue are one text, and its translation has as many lines,
-unless they are of several speakers and begin with dashes. Tags such as <i> are carried along as in HTML, and {\an8}
-stays at the beginning.
+The extension of a file's name says whether it is plain text, HTML or subtitles (SubRip). The numbers and times of
+subtitle cues stay, and each cue is translated as one text, which is wrapped to as many lines as it had. If all its
+lines begin with dashes, for several speakers, each line is a text of its own. Tags such as <i> are placed as in HTML,
+and {\an8} stays at the beginning.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ from regard.serving.service import Service
 from regard.serving.settings import ServeSettings
 
 Finish = Callable[[Service, Request, Coroutine[Any, Any, Any]], Awaitable[Response]]
-FORM_FIELDS = 100  # of a form, at most
+FORM_FIELDS = 100  # maximum for a form
 WORDS = RouteWords.read("regard.serving.libretranslate")
-FIELDS = {  # of routes that take some
+FIELDS = {  # of the routes that take some
     "translate": ("q", "source", "target", "format", "alternatives"),
     "translate_file": ("file", "source", "target"),
     "detect": ("q",),
@@ -53,16 +53,16 @@ FIELDS = {  # of routes that take some
 }
 LinkedText = tuple[str, Sequence[Link]]
 TIMES = re.compile(r"^[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*\d+:\d\d:\d\d[,.]\d{1,3}.*$")
-PLACE = re.compile(r"(?:\{\\[^{}]*\})*(?:[-–—]\s*)?")  # where a cue is shown, and that another speaks
-WORD = re.compile(r"(?:<[^<>]*>|\S)+")  # a tag's spaces end no word
-FILES = 100  # that are held, at most
-BYTES = 64 * 2**20  # of all of them
-SECONDS = 600.0  # for which one is held
+PLACE = re.compile(r"(?:\{\\[^{}]*\})*(?:[-–—]\s*)?")  # the position of a cue, and the dash of a new speaker
+WORD = re.compile(r"(?:<[^<>]*>|\S)+")  # spaces inside a tag do not end a word
+FILES = 100  # maximum number of stored files
+BYTES = 64 * 2**20  # maximum size of all of them
+SECONDS = 600.0  # seconds for which a file is kept
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Routes:
-    """LibreTranslate's routes over a service; `finish` answers with what some work gives."""
+    """LibreTranslate's routes over a service; `finish` awaits some work and answers with its result."""
 
     def __init__(self, app: FastAPI, service: Service, finish: Finish, dependencies: Sequence[Any]):
         self.app, self.service, self.finish = app, service, finish
@@ -106,7 +106,7 @@ class Routes:
             for code in dict.fromkeys(each for each, _ in detected):
                 numbers = [number for number, each in enumerate(detected) if each[0] == code]
                 pair = self.require_pair(code, target)
-                if pair is None:  # it is in the target language
+                if pair is None:  # the text is in the target language
                     found = [[question[number]] for number in numbers]
                 else:
                     some = [documents[number] for number in numbers]
@@ -123,7 +123,7 @@ class Routes:
         return await self.finish(self.service, request, work())
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file, and say where it can be fetched."""
+        """Translate a file, and return the URL of the result."""
         fields = await self.read_fields(request)
         file = fields.get("file")
         if not isinstance(file, UploadFile):
@@ -146,7 +146,7 @@ class Routes:
         return await self.finish(self.service, request, work())
 
     async def download_file(self, request: Request) -> Response:
-        """Hand a translated file over, to be saved and not to be shown."""
+        """Return a translated file as a download, not to be displayed."""
         found = self.files.get(request.path_params["key"])
         if found is None:
             raise ProtocolError(404, "There is no such file, or no more: files are kept for ten minutes")
@@ -167,18 +167,18 @@ class Routes:
         return JSONResponse([as_detection(each) for each in likely])
 
     async def suggest(self, request: Request) -> Response:
-        """Refuse a better translation: this server learns nothing from its clients."""
+        """Refuse suggested translations: the server does not learn from its clients."""
         await self.read_fields(request)
         raise ProtocolError(403, "Suggestions are disabled on this server")
 
     async def languages(self, request: Request) -> Response:
-        """List the languages."""
+        """List the languages and their targets."""
         table = self.table()
         rows = [{"code": code, "name": language_name(code), "targets": table.targets(code)} for code in table.codes]
         return JSONResponse(rows)
 
     async def frontend_settings(self, request: Request) -> Response:
-        """Say what this server allows."""
+        """Return the settings and limits of this server."""
         settings, pairs = self.service.settings, self.table().pairs
         first = (pairs[0].source, pairs[0].target) if pairs else ("", "")
         source, target = ({"code": code, "name": language_name(code)} for code in first)
@@ -196,11 +196,11 @@ class Routes:
         )
 
     async def health(self, request: Request) -> Response:
-        """Say whether every model serves."""
+        """Return whether every model serves."""
         return JSONResponse({"status": "ok"}) if self.service.ready else JSONResponse({"status": "not ready"}, 503)
 
     async def spec(self, request: Request) -> Response:
-        """Describe these routes, and no others."""
+        """Return the OpenAPI description of these routes alone."""
         whole = self.app.openapi()
         own = {
             path: methods
@@ -212,7 +212,7 @@ class Routes:
     # ---- requests
 
     async def read_fields(self, request: Request) -> dict[str, Any]:
-        """Read the fields of a request, JSON or a form, and check its API key."""
+        """Read the fields of a request, from JSON or a form, and check its API key."""
         fields: dict[str, Any] = dict(request.query_params)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "multipart/form-data":
@@ -232,19 +232,19 @@ class Routes:
                 except ValueError:
                     problem = "Invalid request: the body is neither JSON nor a form in UTF-8"
                     raise ProtocolError(400, problem) from None
-                for name, values in pairs.items():  # a field that is given several times is a list
-                    several = [value.replace("\r\n", "\n") for value in values]  # a form's ends of lines
+                for name, values in pairs.items():  # a repeated field is a list
+                    several = [value.replace("\r\n", "\n") for value in values]  # forms send CRLF
                     fields[name] = several if len(several) > 1 else several[0]
         key = fields.get("api_key")
         ring = getattr(request.state, "keys", None)
-        if ring is not None:  # no header has a key
+        if ring is not None:  # the headers hold no key
             ring.check(str(key) if key else None)
         if self.service.settings.log_texts:
             log_texts(request.url.path, fields)
         return fields
 
     def read_question(self, fields: dict[str, Any]) -> tuple[list[str], bool]:
-        """Read the texts of a request, and whether they are a list."""
+        """Return the texts of a request, and whether they were a list."""
         question, settings = fields.get("q"), self.service.settings
         if question is None or question in ("", []):
             raise ProtocolError(400, "Invalid request: missing q parameter")
@@ -259,7 +259,7 @@ class Routes:
         return checked, many
 
     def read_languages(self, fields: dict[str, Any]) -> tuple[str | None, str]:
-        """Read the languages of a request; None for a source that is to be detected."""
+        """Return the languages of a request; None for a source to detect."""
         codes = []
         for name in ("source", "target"):
             given = fields.get(name)
@@ -273,7 +273,7 @@ class Routes:
         return codes[0], str(codes[1])
 
     def read_count(self, given: Any) -> int:
-        """Read how many alternatives are asked for."""
+        """Return how many alternatives are requested."""
         if given in (None, ""):
             return 0
         if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 9:
@@ -288,7 +288,7 @@ class Routes:
     # ---- languages
 
     def table(self) -> LanguageTable:
-        """Return the languages of the models that are served now."""
+        """Return the languages of the models served now."""
         if len(self.service.models) < len(self.service.folders):
             raise ProtocolError(503, "The models are being loaded; try again", headers={"Retry-After": "2"})
         models = tuple(self.service.models.values())
@@ -297,12 +297,12 @@ class Routes:
         return self.cached[1]
 
     async def detect_sources(self, documents: "Sequence[Renderable]", target: str) -> list[tuple[str, float]]:
-        """Detect the languages of documents that are wanted in another one; tags and attributes are in none."""
+        """Detect the languages of documents to translate into `target`, from their texts without markup."""
         texts, table = [" ".join(document.texts) for document in documents], self.table()
         return await asyncio.to_thread(lambda: [table.detect_source(text, target) for text in texts])
 
     def require_pair(self, source: str, target: str) -> Any:
-        """Find the model for a pair of languages; None where they are the same and no model has both sides in it."""
+        """Return the model for a pair of languages; None if both are the same and no model translates between them."""
         pair = self.table().find_pair(source, target)
         if pair is None and source != target:
             names = [f"{language_name(code)} ({code})" for code in (target, source)]
@@ -316,7 +316,7 @@ class Routes:
 async def translate_linked(
     service: Service, pair: LanguagePair, texts: Sequence[str], options: Options, links: bool = True
 ) -> list[list[LinkedText]]:
-    """Translate texts: outputs with the links of their words, where the model has attention to make them of."""
+    """Translate texts; return the outputs with word links, if the model has cross-attention."""
     words = [number for number, text in enumerate(texts) if text.strip()]
     outputs: list[list[LinkedText]] = [[(text, ())] for text in texts]
     if not words:
@@ -338,7 +338,7 @@ async def translate_linked(
 async def render_all(
     service: Service, pair: LanguagePair, documents: "Sequence[Renderable]", options: Options
 ) -> list[list[str]]:
-    """Translate documents, outputs best first: all their texts together, and then each is written again."""
+    """Translate documents: translate all their texts together, then render the outputs of each, best first."""
     texts = [text for document in documents for text in document.texts]
     plain = all(isinstance(document, PlainText) for document in documents)
     outputs = await translate_linked(service, pair, texts, options, links=not plain)
@@ -356,9 +356,9 @@ async def render_all(
 
 @dataclass(frozen=True)
 class Subtitles:
-    """A file of subtitles in parts: texts of cues, and lines that stay."""
+    """A subtitle file in parts: the texts of cues, and lines to keep."""
 
-    parts: tuple[tuple[str, Document, int] | str, ...]  # of a cue: its place, its text and how many lines that has
+    parts: tuple[tuple[str, Document, int] | str, ...]  # of a cue: prefix, text and number of lines
 
     @property
     def texts(self) -> list[str]:
@@ -366,7 +366,7 @@ class Subtitles:
         return [text for part in self.parts if isinstance(part, tuple) for text in part[1].texts]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Write the file with the translation of each text."""
+        """Render the file with the translation of each text."""
         rows, lines = iter(translations), []
         for part in self.parts:
             if isinstance(part, str):
@@ -379,7 +379,7 @@ class Subtitles:
 
 
 def parse_srt(text: str) -> Subtitles:
-    """Parse a file of subtitles; what is no cue stays as it is."""
+    """Parse a subtitle file; keep everything that is not a cue's text."""
     parts: list[tuple[str, Document, int] | str] = []
     cue: list[str] | None = None  # lines of its text
 
@@ -421,24 +421,24 @@ def wrap(text: str, lines: int) -> str:
 
 @dataclass(frozen=True)
 class PlainText:
-    """A text that is translated whole; its lines are kept."""
+    """A text that is translated as a whole; its lines are kept."""
 
     text: str
 
     @property
     def texts(self) -> list[str]:
-        """The text."""
+        """The text to translate."""
         return [self.text]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Write the translation with the white space around the text."""
+        """Return the translation with the white space around the text."""
         text = self.text
         if not text.strip():
             return text
         return text[: len(text) - len(text.lstrip())] + translations[0][0] + text[len(text.rstrip()) :]
 
 
-Renderable = PlainText | Subtitles | Document  # what is written again with the translations of its texts
+Renderable = PlainText | Subtitles | Document  # documents that can be rendered with translations
 PARSERS: dict[str, Callable[[str], Renderable]] = {
     ".txt": PlainText,
     ".html": parse_html,
@@ -449,7 +449,7 @@ ENDINGS = tuple(PARSERS)
 
 
 def read_file(name: str, content: bytes, most: int) -> tuple[str, Renderable]:
-    """Read a file of at most so many characters: its text, and what it is made of, as its name says."""
+    """Decode and parse a file of at most `most` characters, by its name's extension; return its text and document."""
     ending = f".{name.rpartition('.')[2].lower()}" if "." in name else ""
     if not name or not content:
         raise ProtocolError(400, "Invalid request: empty file")
@@ -467,14 +467,14 @@ def read_file(name: str, content: bytes, most: int) -> tuple[str, Renderable]:
 
 
 class FileStore:
-    """Files by their names; the oldest goes when there are too many."""
+    """Translated files by key; it drops the oldest when there are too many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self.clock, self.size = clock, 0
         self.files: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
 
     def add(self, name: str, content: bytes) -> str:
-        """Hold a file, and return the name that it is fetched by."""
+        """Store a file, and return its key."""
         key = f"{secrets.token_urlsafe(24)}.{clean_name(name)}"
         self.files[key] = self.clock() + SECONDS, clean_name(name), content
         self.size += len(content)
@@ -482,13 +482,13 @@ class FileStore:
         return key
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the name and the content of a file, if it is still here."""
+        """Return the name and the content of a file, if it is still stored."""
         self.sweep()
         found = self.files.get(key)
         return None if found is None else found[1:]
 
     def sweep(self) -> None:
-        """Let files go that are too old, and the oldest of too many."""
+        """Drop files that have expired, and the oldest while there are too many."""
         while self.files:
             end, _, content = next(iter(self.files.values()))
             if end > self.clock() and len(self.files) <= FILES and self.size <= BYTES:
@@ -498,7 +498,7 @@ class FileStore:
 
 
 def clean_name(name: str) -> str:
-    """Write a file's name in letters that no header and no address has trouble with."""
+    """Return a file's name in characters that are safe in headers and URLs."""
     cleaned = NAME.sub("_", name.replace("\\", "/").rpartition("/")[2]).lstrip(".")
     return cleaned[-100:] or "file"
 
@@ -507,13 +507,13 @@ def clean_name(name: str) -> str:
 
 
 def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any]:
-    """Describe a route, as FastAPI takes it."""
+    """Return the description of a route for FastAPI."""
     bodies = {}
     if name in FIELDS:
         form = "multipart/form-data" if name == "translate_file" else "application/x-www-form-urlencoded"
         bodies[form] = schema_of_body(name, settings, many=False)
     if name in FIELDS and name != "translate_file":
-        bodies["application/json"] = schema_of_body(name, settings, many=name == "translate")
+        bodies["application/json"] = schema_of_body(name, settings, many="alternatives" in FIELDS[name])
     open_to_all = name in ("languages", "settings", "health", "spec")
     described = WORDS.describe(name, ("421",) if open_to_all else WORDS.statuses, bodies)
     if name == "download_file":
@@ -524,7 +524,7 @@ def describe_libretranslate(name: str, settings: ServeSettings) -> dict[str, Any
 
 
 def schema_of_body(name: str, settings: ServeSettings, many: bool) -> dict[str, Any]:
-    """Return the schema of what is sent to a route; `many`: a list of texts, too."""
+    """Return the schema of a route's request body; `many` also allows a list of texts."""
     text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": settings.texts}
     question = {"anyOf": [text, texts]} if many else text

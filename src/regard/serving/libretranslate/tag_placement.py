@@ -1,9 +1,9 @@
-"""Where tags go in a translation: around the words that the words they were around have become, by word links.
+"""Place tags in a translation: word links map the words inside a tag in the source to words of the translation.
 
-An element gets one run of target words: the one with the most words that are linked to its own and the fewest that are
-linked to others, inside the run of its parent and apart from its siblings. An element around all words of its parent
-stays around all of them. Without links a run is where it was in proportion. A point (a picture, a comment, code that
-is not translated) stays beside the word that it stood beside.
+An element gets one run of target words: the run with the most words linked to the element's own and the fewest linked
+to others, inside its parent's run and apart from its siblings. An element around all words of its parent stays around
+all of them. Without links the run is at the same relative position. A point (a picture, a comment, code that is not
+translated) stays next to the same word.
 """
 
 import html
@@ -18,12 +18,12 @@ from typing import NamedTuple
 Link = tuple[int, int]
 WORD = re.compile(r"\S+")
 LEADING, TRAILING = re.compile(r"\A\W+"), re.compile(r"\W+\Z")
-UNLINKED = -0.1  # what a word without links adds to a run: a gap is bridged, and no run is made longer
+UNLINKED = -0.1  # score of a word without links: it can bridge a gap, but not lengthen a run
 
 
 @dataclass(frozen=True)
 class Element:
-    """A start tag, its end tag, and what they stand around: characters `first` to `last` of the source text."""
+    """A start tag, its end tag, and what they contain: characters `first` to `last` of the source text."""
 
     start: str
     end: str
@@ -34,7 +34,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Point:
-    """Markup without words of its own, at a place in the source text, and whether a space is before and after it."""
+    """Markup without words of its own, at a position in the source text, with the spaces before and after it."""
 
     raw: str
     at: int
@@ -46,19 +46,19 @@ Node = Element | Point
 
 
 class Range(NamedTuple):
-    """Characters of a text."""
+    """A span of characters in a text."""
 
     first: int
     last: int
 
 
 def place_tags(source: str, target: str, links: Iterable[Link], nodes: Sequence[Node]) -> str:
-    """Write a translation as markup, with the tags of its source; links join a source word and a target word."""
+    """Return a translation as markup, with the tags of its source; a link joins a source word and a target word."""
     return Placement(source, target, links).render(nodes, Range(0, len(source)), Range(0, len(target)))
 
 
 class Words:
-    """The words of a text by their characters."""
+    """The words of a text, by their character spans."""
 
     def __init__(self, text: str):
         self.ranges = [Range(*word.span()) for word in WORD.finditer(text)]
@@ -68,14 +68,14 @@ class Words:
         return len(self.ranges)
 
     def of(self, characters: Range) -> range:
-        """Return the words that have some of these characters."""
+        """Return the words that overlap a span of characters."""
         if characters.first >= characters.last:
             return range(0)
         return range(bisect_right(self.lasts, characters.first), bisect_left(self.firsts, characters.last))
 
 
 class Placement:
-    """A text and its translation, in words, with links between them."""
+    """A text and its translation, split into words, with links between the words."""
 
     def __init__(self, source: str, target: str, links: Iterable[Link]):
         self.source, self.target = source, target
@@ -87,12 +87,12 @@ class Placement:
                 self.sources[two].add(one)
                 self.targets[one].add(two)
         values = (-1.0 if number in self.sources else UNLINKED for number in range(len(self.target_words)))
-        self.losses = [0.0, *accumulate(values)]  # of runs of words that are not an element's own
+        self.losses = [0.0, *accumulate(values)]  # cumulative scores of words that are not linked to an element
 
-    # ---- writing
+    # ---- rendering
 
     def render(self, nodes: Sequence[Node], own: Range, place: Range) -> str:
-        """Write the characters `place` of the translation with these nodes, whose parent is around `own`."""
+        """Return the characters `place` of the translation with these nodes; their parent spans `own` in the source."""
         siblings = Siblings(self, own, place)
         ranges = siblings.place([node for node in nodes if isinstance(node, Element)])
         rows = []
@@ -115,21 +115,21 @@ class Placement:
                 parts.append(node.start + inner + node.end)
                 cursor = part.last
             else:
-                # with the spaces that it has in the source, where the translation has none there
+                # add the spaces around it in the source that the translation lacks here
                 before = node.before and cursor > 0 and not self.target[cursor - 1].isspace()
                 after = node.after and cursor < len(self.target) and not self.target[cursor].isspace()
                 parts.append(f"{' ' * before}{node.raw}{' ' * after}")
         return "".join([*parts, html.escape(self.target[cursor : place.last])])
 
     def place_point(self, point: Point, own: Range, place: Range) -> int:
-        """Find the place of a point in the translation."""
+        """Return the position of a point in the translation."""
         if not self.source_words.of(Range(own.first, point.at)):
             return place.first
         if not self.source_words.of(Range(point.at, own.last)):
             return place.last
         word = bisect_left(self.source_words.firsts, point.at) - 1
         rest = self.source[point.at : self.source_words.lasts[word]]
-        if point.before and not point.after and not rest and self.targets.get(word + 1):  # it belongs to what follows
+        if point.before and not point.after and not rest and self.targets.get(word + 1):  # it belongs to the next word
             return clamp(self.target_words.firsts[min(self.targets[word + 1])], place)
         linked = self.targets.get(word)
         if not linked:
@@ -140,22 +140,22 @@ class Placement:
         return clamp(last, place)
 
     def in_proportion(self, word: int, place: Range) -> int:
-        """Return the end of the target word that stands where so many source words have passed."""
+        """Return the end of the target word at the same relative position as the first `word` source words."""
         number = round(word * len(self.target_words) / max(1, len(self.source_words)))
         return clamp(self.target_words.lasts[number - 1] if number > 0 else 0, place)
 
 
 class Siblings:
-    """The elements inside one parent, which share its words."""
+    """The elements inside one parent, which share its target words."""
 
     def __init__(self, placement: Placement, own: Range, place: Range):
         self.placement, self.range = placement, place
         self.whole = placement.source_words.of(own)
-        self.free = list(placement.target_words.of(place))  # words
+        self.free = list(placement.target_words.of(place))  # target words
         self.taken: list[Range] = []
 
     def place(self, elements: Sequence[Element]) -> dict[int, Range]:
-        """Find a range for each element, by its identity; those come first that have most words of their own."""
+        """Find a span for each element, by its identity; those with the best-matching words come first."""
         own = {id(each): self.placement.source_words.of(Range(each.first, each.last)) for each in elements}
         scores = {key: self.best_run(words)[0] for key, words in own.items()}
         found = {}
@@ -166,7 +166,7 @@ class Siblings:
         return found
 
     def place_one(self, element: Element, own: range) -> Range:
-        """Find the range of an element where no sibling is."""
+        """Find the span of an element, apart from its siblings."""
         part = self.part_of_word(element, own)
         if part is not None:
             return part
@@ -179,7 +179,7 @@ class Siblings:
         return self.trim(element, Range(words.firsts[run.start], words.lasts[run.stop - 1]))
 
     def best_run(self, own: range) -> tuple[float, range]:
-        """Find the run of free target words that fits some source words best, and how well; empty if none is free."""
+        """Find the best run of free target words for some source words, and its score; empty without free words."""
         free, placement = self.free, self.placement
         if not free:
             return 0.0, range(0)
@@ -202,7 +202,7 @@ class Siblings:
         return (best, run) if run else (0.0, self.run_in_proportion(own))
 
     def run_in_proportion(self, own: range) -> range:
-        """As many words as in proportion, at least one, of those that are free and nearest."""
+        """Return free words near the same relative position: a proportional number of them, at least one."""
         placement, free = self.placement, self.free
         share = len(placement.target_words) / max(1, len(placement.source_words))
         wanted, count = round(own.start * share), max(1, round(len(own) * share))
@@ -215,7 +215,7 @@ class Siblings:
         return range(free[at], free[end - 1] + 1)
 
     def trim(self, element: Element, found: Range) -> Range:
-        """Leave punctuation at the ends outside an element that has none there."""
+        """Exclude punctuation at the ends of a span if the element does not begin or end with any."""
         first, last = max(found.first, self.range.first), min(found.last, self.range.last)
         text, own = self.placement.target[first:last], self.placement.source[element.first : element.last]
         if not any(map(str.isalnum, text)):
@@ -227,7 +227,7 @@ class Siblings:
         return Range(first, last)
 
     def part_of_word(self, element: Element, own: range) -> Range | None:
-        """Find the same part of the same word, for an element around a part of a word, as in H<sub>2</sub>O."""
+        """Find the same part of the same word, for an element around part of a word, as in H<sub>2</sub>O."""
         if len(own) != 1:
             return None
         placement = self.placement
@@ -242,7 +242,7 @@ class Siblings:
             part = Range(start, start + element.last - element.first)
             same = target[there.first : there.last] == source[first:last]
             at = bisect_left(self.taken, part)
-            near = self.taken[max(0, at - 1) : at + 1]  # those that may have a character of it
+            near = self.taken[max(0, at - 1) : at + 1]  # those that may overlap it
             apart = all(max(each.first, part.first) >= min(each.last, part.last) for each in near)
             if same and apart and self.range.first <= part.first and part.last <= self.range.last:
                 if (at := bisect_left(self.free, number)) < len(self.free) and self.free[at] == number:
@@ -251,7 +251,7 @@ class Siblings:
         return None
 
     def leave(self, at: int) -> int:
-        """Move a place out of the range that it is inside, to the nearer end."""
+        """Move a position that is inside a sibling's span to the nearer end of that span."""
         number = bisect_left(self.taken, Range(at, at)) - 1
         if number >= 0 and self.taken[number].first < at < self.taken[number].last:
             first, last = self.taken[number]
@@ -260,5 +260,5 @@ class Siblings:
 
 
 def clamp(at: int, place: Range) -> int:
-    """Move a place into a range."""
+    """Clamp a position to a span."""
     return min(max(at, place.first), place.last)
