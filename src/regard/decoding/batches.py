@@ -192,7 +192,7 @@ def search_pictures(
 
 
 class Scored(NamedTuple):
-    """The log-probability of a target given its source, including END, and that of each token, END last."""
+    """The log-probability of a target given its source, END included, and those of its tokens, END last."""
 
     log_prob: float
     tokens: list[float]

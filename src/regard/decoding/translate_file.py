@@ -32,7 +32,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Return whether this is the process that writes."""
+        """Return whether this is the process that writes the output (rank 0)."""
         return self.rank == 0
 
     def device(self, name: str) -> str:

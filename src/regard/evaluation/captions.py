@@ -7,7 +7,7 @@ r"""Scores of captions, each against several references: BLEU-1 … BLEU-4, CIDE
   reference. The score is the cosine of output and reference, with the output's values clipped at the reference's,
   times $\exp(-(l - l')^2 / 2 \cdot 6^2)$ for lengths l and l', averaged over references and n, times ten (the maximum).
 - ROUGE-L (Lin 2004): the longest common subsequence's length, divided by the lengths of the output (P) and of the
-  reference (R); the mean over outputs of $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2 and each output's best P, R.
+  reference (R), the best of each over the references; the mean of $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2.
 
 Words are lower-case and without punctuation, as in most reports of these scores; `man's` is two words (`man`, `'s`),
 and so is `don't` (`do`, `n't`). The COCO scorer's Penn Treebank tokenizer is similar, but not identical.

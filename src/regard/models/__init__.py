@@ -1,4 +1,4 @@
-"""Models: every sequence-to-sequence architecture of the lineage, on one contract.
+"""Models: sequence-to-sequence architectures from the RNN encoder-decoder to the Transformer, behind one interface.
 
 `kinds` and `KINDS` list every kind with its paper and options, without importing torch; `build` makes a model.
 `ModelConfig` and its subclasses hold the options. `Model`, `Memory`, `Tokens`, `Pictures` and `Documents` are the

@@ -63,7 +63,7 @@ class ResNet(nn.Module):
             self.stages.append(nn.Sequential(first, *(Block(width, width, norm) for _ in range(blocks - 1))))
         self.width = widths[-1]
         self.norm = NORMS[norm](self.width)
-        # Channels last is 1.5 times as fast on a CPU, and the fast layout on a GPU.
+        # The channels-last layout is 1.5 times as fast on a CPU, and GPUs prefer it as well.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
@@ -110,7 +110,7 @@ class PlaceNorm(nn.LayerNorm):
     """A layer norm over the channels of each place."""
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """Normalise over the channels, moved last, which is their place in memory already."""
+        """Move the channels last, where they already are in memory, and normalise over them."""
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
 
 

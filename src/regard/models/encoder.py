@@ -47,7 +47,7 @@ class EncoderModel(Model):
     # ---- the classifier
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source with self-attention; for a language model, return an empty memory of as many sentences."""
+        """Encode the source with self-attention; for a language model, return an empty memory that counts sentences."""
         if self.config.writes:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))

@@ -225,7 +225,7 @@ class LSTMNModel(RecurrentModel):
     # ---- reading
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source into tapes; for a language model, return an empty memory of as many sentences."""
+        """Encode the source into tapes; for a language model, return an empty memory that counts sentences."""
         if not self.config.reads_source:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
