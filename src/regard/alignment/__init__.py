@@ -1,8 +1,8 @@
-"""Word alignments read off attention weights: which head to read, and what its weights say.
+"""Word alignments from attention weights.
 
-Settings: `AlignmentSettings`, and the module of where they are kept. Links out of weights: `extraction`. Two directions
-made one: `symmetrise` and its `METHODS`, `flip_links`. Which head to read: `selection`; which heads see syntax:
-`dependencies`.
+`AlignmentSettings` say which attention to read, and how. `extraction` turns weights into links, and `selection` chooses
+the head to read. `symmetrise` joins the links of two directions by one of `METHODS`, after `flip_links` has reversed
+one. `dependencies` measures which heads follow syntax.
 """
 
 from typing import TYPE_CHECKING

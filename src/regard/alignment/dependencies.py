@@ -1,8 +1,8 @@
-"""Do heads see syntax? The share of words whose most attended word is their head in the dependency tree.
+"""Syntax in attention heads: the share of words that attend most to their head in the dependency tree.
 
-As Clark et al. 2019 (arXiv:1906.04341, section 4.2) asked BERT, of the self-attention of encoder and decoder. In the
-decoder only words count whose head was read before them, as nothing else can be looked at. To compare with: the best
-that a fixed distance reaches, such as always the word before.
+Clark et al. 2019 (arXiv:1906.04341, section 4.2) measured this for BERT; here it is for the self-attention of encoder
+and decoder. In the decoder only words whose head precedes them count, since a word cannot attend to later ones. The
+baseline is the best fixed distance, such as always the word before.
 """
 
 # b pairs · h heads · i j words of one side
@@ -17,25 +17,25 @@ from regard.errors import ArgumentError
 from regard.models import Model
 
 SIDES = ("encoder", "decoder")
-# Of one side, as people read it: a title, the columns, a row per layer, and what a fixed distance reaches.
+# The table of one side: a title, the columns, a row per layer, and the share that the best fixed distance reaches.
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]], str]
-EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
+EXAMPLES = 500  # the number of examples from the phrasebook's test split
 
 
 @dataclass(frozen=True)
 class DependencyShare:
-    """The share of dependencies that a head of a self-attention heeds."""
+    """The share of dependencies that an attention head of a self-attention follows."""
 
     side: str
     view: str
     head: int
-    share: float  # of the words, those that look at their head most
-    words: int  # that have a head to look at
+    share: float  # of the words, those that attend most to their head
+    words: int  # the number of words with a head that they can attend to
 
 
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> Iterator[Table]:
-    """Tabulate for each side the share of words that look at their head, on the phrasebook."""
-    pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the languages of a run that was trained on it
+    """Yield a table for each side with the shares of words that attend most to their head, on the phrasebook."""
+    pair = data.pair if data.builtin == "phrasebook" else "en-de"  # the run's languages if it was trained on it
     examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
     shares_by_head = measure_dependencies(model, tokenizers, examples)
     for side in dict.fromkeys(each.side for each in shares_by_head):
@@ -56,7 +56,7 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:
-    """Measure the share by layer and head, in the order of the model."""
+    """Measure the share for each layer and head, in the model's order."""
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     hits: dict[str, Tensor] = {}
     words = dict.fromkeys(SIDES, 0)
@@ -83,13 +83,13 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
 
 
 def head_links(side: str, example: Example) -> list[tuple[int, int]]:
-    """List words and their heads, where those can be looked at."""
+    """List each word with its head, if the word can attend to it."""
     heads = enumerate(example.target_heads if side == "decoder" else example.source_heads)
     return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
 
 
 def best_distance(side: str, examples: Sequence[Example]) -> tuple[int, float]:
-    """Find the fixed distance from each word that meets the most heads, and their share."""
+    """Return the distance from word to head that occurs most often, and its share."""
     distances = [head - word for example in examples for word, head in head_links(side, example)]
     if not distances:
         raise ArgumentError("examples: no heads given, expected those of the phrasebook")

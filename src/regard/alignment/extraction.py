@@ -1,11 +1,12 @@
-"""Extraction of alignments: where a model looks for each word of a translation; teacher forced, so exact after any
-search. And coverage: source words that an output seems to leave out, as hardly any of its attention went to them.
+"""Extraction of word alignments from cross-attention, and of source words that an output seems to leave out.
 
-Which attention and head are read, and how, is kept in RUN/alignment.json; `selection` chooses it on a development set.
-A word's attention is what fell on its pieces, summed over the pieces of the output. Of an output's marks and of its end
-nothing is counted: they look about, and often at words that nobody translated. It is read where links are read
-(`AlignmentSettings`): of one head where one was chosen, else it is the median over the heads of that layer, which one
-head that looks at everything does not move, as it moves their mean.
+A teacher-forced pass gives the weights, so that they are exact after any search. RUN/alignment.json says which
+attention and head to read, and how; `selection` chooses them on a development set.
+
+A source word seems untranslated if it received hardly any attention. The attention that it received is summed over its
+pieces and over the output's pieces, except punctuation and END, which attend broadly and often to untranslated words.
+It comes from the same layer as the links (`AlignmentSettings`): from the chosen head, or else as the median over the
+heads. Unlike a mean, the median ignores a single head that attends to everything.
 """
 
 # b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
@@ -31,47 +32,48 @@ from regard.io import disk, packs, reading
 from regard.models import Model
 from regard.training import inputs
 
-BUDGET = 4096  # pieces of a batch a side
+BUDGET = 4096  # pieces per batch and side
 BUDGET_CUDA = 32_768
 Pair = tuple[Sequence[int], Sequence[int]]
 Links = list[Link]
-LEAST = 0.2  # attention, summed over an output, of a word that was translated
-ROW = 3  # words in a row that are reported: one or two are often said by the words around them
-SPELLED = 1.2  # letters of a word at most, in the mean, where words are single letters
+LEAST = 0.2  # a word that received at least this much attention counts as translated
+ROW = 3  # report at least so many words in a row: neighbours often translate one or two words
+SPELLED = 1.2  # up to so many letters per word on average, a text is spelled letter by letter
 LETTER = re.compile(r"\w")
-Spans = tuple[tuple[int, int], ...]  # of words: the first, and the one behind the last
+Spans = tuple[tuple[int, int], ...]  # of words: the first, and the one after the last
 ALIGNMENT_FILE = "alignment.json"
-GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
+GUIDED = 0.2  # the threshold for guided runs: a word's links share its weight, so that each of four has a quarter
 JOINS = ("intersection", "union", "grow-diag")
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
-ROUNDS = 1000  # of balancing, at most: it is done after a few
+ROUNDS = 1000  # the most rounds of balancing, which converges after a few
 
 
 @dataclass(frozen=True)
 class AlignmentSettings:
-    """The attention that is read as an alignment.
+    """The attention that is read as an alignment, and how links are read from its weights.
 
-    `offset` 0: a step's row belongs to the word that is written; 1: to the word that is read, which the step before
-    wrote. `threshold`: a target word is linked with every source word that has at least this share of its weight; None:
-    with the one that has the most. `join`: each source word is linked as well, with the target word that looked at it
-    most, and both are made one, as in `symmetrise`; None: the target's words alone. `balance`: so many times before,
-    what each source word got, and then what each target word gave, is brought to one in all (Sinkhorn 1967). A noun
-    that its article looks at more than at "the" gets more than its share, and balanced weights show it.
+    `offset` 0: a step's row belongs to the word that it writes; 1: to the word that it reads, which the step before
+    wrote. `threshold`: link a target word with every source word that has at least this share of its weight; None: with
+    the source word of the largest weight. `join`: also link each source word with the target word that attends to it
+    most, and join both sets of links as `symmetrise` does; None: link target words only. `balance`: first normalise the
+    weights so many times, by source word and then by target word (Sinkhorn 1967). If a target article attends more to
+    the noun than to "the", the noun receives more than its share, and balancing corrects this.
     """
 
-    view: str  # as `watch` knows it: decoder.blocks.3.cross
-    head: int | None = None  # from 0, and from 1 where people read it; None: the mean of all
+    view: str  # the name that `watch` uses, such as decoder.blocks.3.cross
+    head: int | None = None  # from 0 (shown from 1); None: the mean of all heads
     offset: Literal[0, 1] = 0
-    aer: float | None = None  # what it reached where it was chosen
-    by: str = ""  # how it was chosen
+    aer: float | None = None  # the error rate with which it was chosen
+    by: str = ""  # how the settings were chosen
     threshold: float | None = None
     join: Literal["intersection", "union", "grow-diag"] | None = None
     balance: int = 0
 
     @classmethod
     def of(cls, folder: str | Path, model: Model) -> "AlignmentSettings":
-        """Return a run's settings: from its alignment.json, else what it was guided in, else the one nearest to an
-        alignment.
+        """Return a run's settings, from its alignment.json if there is one.
+
+        Otherwise they are the attention that guided training used, or the model's `alignment_attention`.
         """
         path, cross_attentions = Path(folder) / ALIGNMENT_FILE, model.cross_attentions
         if not cross_attentions:
@@ -90,7 +92,7 @@ class AlignmentSettings:
 
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "AlignmentSettings":
-        """Read settings from a file; of `views` it must name one."""
+        """Read settings from a file; with `views` it must name one of these."""
         table = reading.read_json(path, DataError)
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
@@ -112,7 +114,7 @@ class AlignmentSettings:
         return cls(**given)
 
     def write(self, folder: str | Path) -> Path:
-        """Keep it with the run, whole or not at all."""
+        """Write the settings into the run's folder, atomically."""
         if packs.is_pack(folder):
             raise DataError(f"{folder}: a pack is not changed; make a folder of it first: unzip {folder} -d NEW")
         return disk.write_whole(Path(folder) / ALIGNMENT_FILE, json.dumps(asdict(self), indent=2) + "\n")
@@ -128,7 +130,7 @@ class AlignmentSettings:
 
 
 def name_view(view: str) -> str:
-    """Name an attention to the source as people do: by its layer, counted from 1, where it has one."""
+    """Return a readable name of a cross-attention: its layer, counted from 1, if it has one."""
     layer = LAYER.search(view)
     if layer is None:
         return "the attention to the source" if view == "attention" else view
@@ -137,25 +139,25 @@ def name_view(view: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class WatchedBatch:
-    """Some of many pairs, as a model read them under `watch`, and the word of each piece (-1: none)."""
+    """A batch of pairs with the attention weights that `watch` recorded, and the word of each piece (-1: none)."""
 
-    pairs: list[int]  # which of them
+    pairs: list[int]  # the indices of the batch's pairs
     looks: call_records.Looks
     source: Int[Tensor, "b m"]
     target: Int[Tensor, "b n"]
-    source_words: int  # of the pair that has the most
+    source_words: int  # the largest number of any pair
     target_words: int
 
     def rows(self, offset: int) -> Int[Tensor, "b r"]:
-        """Return the word that each row of a crossing belongs to: the one written (offset 0), or the one read (1).
+        """Return the word of each row of a cross-attention: the word written (offset 0) or the word read (offset 1).
 
-        START is read first and END written last, so that there is a row more than there are pieces.
+        The first row reads START and the last writes END, so that there is one more row than pieces.
         """
         nothing = self.target.new_full((len(self.target), 1), -1)
         return torch.cat([nothing, self.target] if offset else [self.target, nothing], 1)
 
     def weights(self, name: str) -> Float[Tensor, "b h n m"]:
-        """Return the weights of an attention, with a head axis also where it has one head."""
+        """Return the weights of an attention, with a head axis even for a single head."""
         weights = self.looks[name].weights.float()
         return weights if weights.ndim == 4 else weights[:, None]
 
@@ -164,18 +166,18 @@ class WatchedBatch:
         return merge_batch(weights, self.rows(offset), self.source, (self.target_words, self.source_words))
 
     def size(self, side: str) -> int:
-        """Return how many words the encoder's or the decoder's side has, of the pair that has the most."""
+        """Return the largest number of words of any pair, on the encoder's or the decoder's side."""
         return self.target_words if side == "decoder" else self.source_words
 
     def own_links(self, name: str, side: str) -> Bool[Tensor, "b h i j"]:
-        """Link each word to the one of its own side that it looked at most; of the decoder, words are those it read."""
+        """Link each word with the word of its own side that it attends to most; decoder rows are the words read."""
         weights = self.weights(name)
         rows = (self.rows(1) if side == "decoder" else self.source)[:, : weights.shape[2]]
         sizes = self.size(side), self.size(side)
         return pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], sizes))
 
     def mark(self, links: Sequence[Iterable[tuple[int, int]]], rows: int, columns: int) -> Bool[Tensor, "b 1 i j"]:
-        """Mark where the links of each pair are, (row, column); those of words that no pair has are left out."""
+        """Return a mask of each pair's links, (row, column), without links beyond `rows` and `columns`."""
         mask = torch.zeros(len(links), 1, rows, columns, dtype=torch.bool)
         for number, each in enumerate(links):
             for i, j in each:
@@ -184,7 +186,7 @@ class WatchedBatch:
         return mask.to(self.source.device)
 
     def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
-        """Return one head of a crossing, or their mean."""
+        """Return the weights of one head of a cross-attention, or the mean of all heads."""
         weights = self.weights(name)
         if head is None:
             return weights.mean(1, keepdim=True)
@@ -204,7 +206,7 @@ def watch_batches(
     *,
     only: Sequence[str] | None = None,
 ) -> Iterator[WatchedBatch]:
-    """Read all pairs of token sequences once under `watch`, of `only` these, those of like length together."""
+    """Run the model once on all pairs, in batches of similar length, and record weights; `only` names attentions."""
     device = next(model.parameters()).device
     budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
     order = sorted(range(len(pairs)), key=lambda i: -max(map(len, pairs[i])))
@@ -222,7 +224,7 @@ def watch_batches(
 
 
 def word_ids(rows: Sequence[Sequence[int | None]], device: torch.device) -> tuple[Int[Tensor, "b n"], int]:
-    """Return the word of each piece as a padded batch, -1 for none, and how many words there are at most."""
+    """Return the word of each piece as a padded batch, -1 for none, and the largest number of words in a row."""
     width = max(1, max(map(len, rows)))
     ids = torch.tensor([[*(-1 if word is None else word for word in row), *[-1] * (width - len(row))] for row in rows])
     return ids.to(device), int(ids.max()) + 1
@@ -231,17 +233,15 @@ def word_ids(rows: Sequence[Sequence[int | None]], device: torch.device) -> tupl
 def merge_batch(
     weights: Float[Tensor, "b h n k"], rows: Int[Tensor, "b n"], columns: Int[Tensor, "b m"], counts: tuple[int, int]
 ) -> Float[Tensor, "b h i j"]:
-    """Merge weights between pieces to weights between words: averaged over a row's pieces, summed over a column's.
+    """Merge weights between pieces into weights between words: mean over a row's pieces, sum over a column's pieces.
 
-    Rows that sum to one still do, less what was dropped: -1 is a piece of no word (END, a tag), and dropped. So Clark
-    et al. 2019 (arXiv:1906.04341) read BERT's attention.
-
-    Columns of the weights beyond those given are of no word either. `counts`: how many words the sides have at most.
+    Rows still sum to one, less dropped weights: pieces of no word (-1: END, a tag), and columns beyond `columns`. Clark
+    et al. 2019 (arXiv:1906.04341) merge BERT's attention in this way. `counts`: the largest numbers of words per side.
     """
     b, h, n, _ = weights.shape
     i, j = counts
     weights = weights[..., : columns.shape[1]]
-    # What is of no word goes to a place behind the last, by index and not by a product: a NaN in it stays out.
+    # Scatter pieces of no word to an extra place at the end, instead of multiplying them by 0, which would keep a NaN.
     to = torch.where(columns < 0, j, columns)[:, None, None].expand(b, h, n, -1)
     narrow = weights.new_zeros(b, h, n, j + 1).scatter_add(-1, to, weights)[..., :j]
     at = torch.where(rows < 0, i, rows)
@@ -253,21 +253,21 @@ def merge_batch(
 
 
 def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> Bool[Tensor, "*b i j"]:
-    """Pick the links: the largest weight of each row, or all from the threshold on.
+    """Return a mask of links: the largest weight of each row, or all weights of at least `threshold`.
 
-    Of equal weights the first is taken; where a row has no weight, or one that is no number, there is no link.
+    Of equal weights the first wins; a row whose largest weight is 0 or NaN has no link.
     """
     if 0 in weights.shape:
         return weights > 0
     best, at = weights.max(-1, keepdim=True)
-    sound = best > 0  # not of NaN
+    sound = best > 0  # False for NaN
     if threshold is not None:
         return (weights >= threshold) & sound
     return torch.zeros_like(sound).expand(weights.shape).scatter(-1, at, True) & sound
 
 
 def extract_links(weights: Float[Tensor, "b i j"], settings: AlignmentSettings) -> list[Links]:
-    """Extract the links (source word, target word) of each pair from its weights, in the target's order."""
+    """Return the links (source word, target word) of each pair, from its weights, in the target's order."""
     weights = balance_weights(weights, settings.balance)
     forward = pick_links(weights, settings.threshold)
     if settings.join is None:
@@ -289,7 +289,7 @@ def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tens
 
 
 def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
-    """List the links of a mask; only they leave the device."""
+    """Return the links of a mask as lists; only their indices are copied from the device."""
     links: list[Links] = [[] for _ in mask]
     for row, i, j in mask.nonzero().tolist():
         links[row].append((j, i))
@@ -308,29 +308,30 @@ def link_words(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], sett
 
 
 def crossing_words(model: Model, part: WatchedBatch, settings: AlignmentSettings) -> Float[Tensor, "b i j"]:
-    """Read how much the target words of a batch looked at their source words."""
+    """Return the weights between the target words and source words of a batch, as the settings say."""
     words = part.words(part.crossing(settings.view, settings.head), settings.offset)[:, 0]
     check_finite(model, words, impossible=False)
     return words
 
 
 def count_words(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
-    """Count the words of token numbers."""
+    """Count the words of a token sequence."""
     return max((word for word in words(ids) if word is not None), default=-1) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class WordAttention:
-    """How much each target word of a pair looked at each source word, and how much each source word received."""
+    """A pair's attention weights between words, and the attention that each source word received."""
 
     weights: Float[Tensor, "i j"]
     received: Float[Tensor, " j"]
 
 
 def untranslated_spans(words: Sequence[str], received: Sequence[float], tags: Sequence[str] = ()) -> Spans:
-    """Return where three or more words in a row received too little; marks alone and tags count for nothing.
+    """Return the spans of three or more words in a row that received little attention.
 
-    A text that is spelled, letter by letter, has no words: of "t h r o u g h" hardly anything is heard.
+    Tags and words without letters are ignored. A text that is spelled letter by letter, such as "t h r o u g h", has no
+    spans, since single letters always receive little attention.
     """
     letters = {number: len(LETTER.findall(word)) for number, word in enumerate(words) if word not in tags}
     counted = [number for number, count in letters.items() if count]
@@ -342,7 +343,7 @@ def untranslated_spans(words: Sequence[str], received: Sequence[float], tags: Se
 
 
 def content_rows(tokenizer: Tokenizer, ids: Sequence[int], width: int, offset: int) -> list[bool]:
-    """Tell which of `width` rows of a crossing belong to pieces with a letter or a number, by the offset of rows."""
+    """Return for each of `width` rows of a cross-attention whether its piece has a letter or a digit."""
     flags = [bool(LETTER.search(piece)) for piece in tokenizer.pieces(list(ids))]
     flags = [False, *flags] if offset else flags
     return [*flags, *[False] * (width - len(flags))][:width]
@@ -351,9 +352,9 @@ def content_rows(tokenizer: Tokenizer, ids: Sequence[int], width: int, offset: i
 def sum_received(
     weights: Float[Tensor, "b h r k"], rows: Bool[Tensor, "b r"], columns: Int[Tensor, "b m"], words: int
 ) -> Float[Tensor, "b j"]:
-    """Sum what `rows` gave to the pieces of each source word, as the median over the heads; -1 is of no word."""
+    """Sum the attention of `rows` to each source word's pieces, and return the median over heads; -1 is no word."""
     b, h, _, _ = weights.shape
-    # By index and not by a product: a NaN in a row that does not count stays out.
+    # Select rows with `where` instead of multiplying by a mask, which would keep a NaN of an ignored row.
     summed = torch.where(rows[:, None, :, None], weights, 0.0).sum(2)[..., : columns.shape[1]]
     at = torch.where(columns < 0, words, columns)[:, None].expand(b, h, -1)
     received = weights.new_zeros(b, h, words + 1).scatter_add(-1, at, summed)[..., :words].sort(1).values
@@ -363,7 +364,7 @@ def sum_received(
 def word_attention(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
 ) -> list[WordAttention]:
-    """Return the attention between the words of pairs of token sequences, read in one teacher-forced pass."""
+    """Return the attention between the words of each pair, from one pass with teacher forcing."""
     result = [WordAttention(torch.empty(0, 0), torch.empty(0))] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
         weights = crossing_words(model, part, settings)

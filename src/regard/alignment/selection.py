@@ -1,9 +1,7 @@
-"""Selection of the attention that reads best as an alignment: every crossing, head and offset tried on a development
-set.
+"""Selection of the cross-attention, head and offset that give the best word alignments on a development set.
 
-With gold links the lowest alignment error rate decides. Without them two runs of opposite directions judge each other:
-the two readings are taken whose links agree most, by the error rate of one against the other,
-AER = 1 − 2 |A ∩ B| / (|A| + |B|).
+With gold links, the lowest alignment error rate wins. Without them, two runs of opposite directions are compared: the
+two readings whose links agree most win, by the error rate of one against the other, AER = 1 − 2 |A ∩ B| / (|A| + |B|).
 """
 
 # b pairs · c candidates · h heads · i target words · j source words
@@ -34,14 +32,14 @@ from regard.models import Model
 OFFSETS = (0, 1)
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 ROUNDS = (0, 5)
-BEST = 2  # readings whose links are tried in other ways
+BEST = 2  # the number of readings that are also tried with balancing, thresholds and joins
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One head of one crossing, or their mean (None), read with an offset, and how its links fare.
+    """The scores of the links from one head of a cross-attention, or from the mean of all heads (None), at an offset.
 
-    The links are those of the largest weights. Against a reverse run there is an error rate alone.
+    The links are the largest weights. Against a reverse run only the error rate is known.
     """
 
     view: str
@@ -52,12 +50,12 @@ class Reading:
     recall: float | None = None
 
     def settings(self, by: str) -> AlignmentSettings:
-        """Return the settings that a run keeps to read so."""
+        """Return this reading as a run's alignment settings."""
         return AlignmentSettings(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
 
 
 def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Tabulate how each head fares, by layer and head, both counted from 1: the columns and the rows."""
+    """Return the columns and rows of a table of each head's scores; layers and heads are counted from 1."""
 
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.2%}"
@@ -79,9 +77,9 @@ def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[t
 def choose_by_gold(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]
 ) -> tuple[AlignmentSettings, list[Reading]]:
-    """Choose what reads best on pairs of token sequences with gold links; also the readings that were tried.
+    """Choose the best settings on pairs with gold links; also return all readings.
 
-    The best few are then tried balanced, with thresholds, and joined with the links of the source's words.
+    The best readings are also tried with balancing, thresholds, and joins with the source words' links.
     """
     readings = score_heads(model, tokenizers, pairs, gold)
     by = f"gold links of {len(pairs):,} pair{'s' * (len(pairs) != 1)}"
@@ -102,13 +100,13 @@ def choose_by_gold(
                     for number, each in zip(part.pairs, extract_links(weights, way), strict=True):
                         links[number] = each
     rates = [measure_links(links, gold)["aer"].score().value for links in links_by_way]
-    # Of equals the simplest, which stands first.
+    # Of equals choose the first, which is the simplest.
     number = min(range(len(ways)), key=lambda each: round(rates[each], 6))
     return replace(ways[number], aer=rates[number]), readings
 
 
 def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]) -> list[Reading]:
-    """Score every crossing, head and offset against gold links, from one pass over the pairs."""
+    """Score every cross-attention, head and offset against gold links, in one pass over the pairs."""
     if not pairs or len(pairs) != len(gold):
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
@@ -134,17 +132,16 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
 def choose_by_agreement(
     forward: tuple[Model, Tokenizers, Sequence[Pair]], backward: tuple[Model, Tokenizers, Sequence[Pair]]
 ) -> tuple[tuple[AlignmentSettings, AlignmentSettings], tuple[list[Reading], list[Reading]]]:
-    """Choose what reads best in two runs of opposite directions, by their agreement on the same pairs; and all that was
-    tried.
+    """Choose the settings of two runs of opposite directions by their agreement on the same pairs.
 
-    Each reading is listed with the error rate against the one of the other run that it agrees with most.
+    Also return all readings, each with its error rate against the other run's reading that it agrees with most.
     """
     sides = [most_attended(*side) for side in (forward, backward)]
     names, words = zip(*sides, strict=True)
     same, totals = np.zeros((len(names[0]), len(names[1]))), np.zeros((len(names[0]), len(names[1])))
     for there, back in zip(*words, strict=True):
         # there [c i] is the source word of each target word, back [c' j] the target word of each source word; -1: none.
-        padded = np.pad(back, ((0, 0), (0, 1)), constant_values=-1)  # a word that is not there is linked with nothing
+        padded = np.pad(back, ((0, 0), (0, 1)), constant_values=-1)  # no link at index -1 or beyond the end
         returned = padded[:, np.clip(there, -1, back.shape[1])]  # [c' c i]
         same += (returned == np.arange(there.shape[1])).sum(-1).T
         totals += (there >= 0).sum(-1)[:, None] + (back >= 0).sum(-1)[None]
@@ -166,7 +163,7 @@ def choose_by_agreement(
 def most_attended(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair]
 ) -> tuple[list[tuple[str, int | None, int]], list[Int[np.ndarray, "c i"]]]:
-    """List every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
+    """Return every reading's name and, for each pair, the source word that each target word attends to most, or -1."""
     names: list[tuple[str, int | None, int]] = []
     words: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
@@ -181,7 +178,7 @@ def most_attended(
 
 
 def read_all(model: Model, part: WatchedBatch) -> Iterator[tuple[str, int, Bool[Tensor, "b c i j"]]]:
-    """Yield the links of every crossing and offset, by each of its heads and by their mean behind them."""
+    """Yield the links of every cross-attention and offset, from each head and, last, from their mean."""
     for view in model.cross_attentions:
         weights = part.weights(view)
         weights = torch.cat([weights, weights.mean(1, keepdim=True)], 1)
@@ -190,5 +187,5 @@ def read_all(model: Model, part: WatchedBatch) -> Iterator[tuple[str, int, Bool[
 
 
 def heads_and_mean(count: int) -> list[int | None]:
-    """Name what was read: heads from 0, and None, the mean of them, as the last."""
+    """Return the numbers of the heads, from 0, and last None for their mean."""
     return [*range(count - 1), None]

@@ -1,4 +1,4 @@
-"""One alignment from those of two directions, which see different links: what both say, and what grows out of it.
+"""Symmetrisation: join the word alignments of two directions into one, by intersection, union or growing.
 
 Koehn, Och and Marcu 2003 (Statistical Phrase-Based Translation), section 3; the final steps as in Koehn et al. 2005
 (Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation).
@@ -10,20 +10,20 @@ from collections.abc import Iterable
 from regard.errors import ArgumentError
 
 Link = tuple[int, int]  # a source word and a target word
-AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in their order
+AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in paper order
 
 
 def flip_links(links: Iterable[Link]) -> list[Link]:
-    """Turn links of the other direction into links of this one."""
+    """Swap the two words of each link, to convert links of one direction to the other."""
     return [(source, target) for target, source in links]
 
 
 def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """Grow the intersection by neighbours in the union that give a word its first link, again and again.
+    """Repeatedly add neighbours from the union to the intersection, if they give a word its first link.
 
-    The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
-    link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
-    the loops stand come in the same round, the others in the next.
+    The paper loops over all target and source words until it adds no link. Words only gain links, so that each link's
+    neighbours need one check, but the order of the checks decides which links are added. A link that is added ahead of
+    the loops' position is checked in the same round, any other in the next.
     """
     links, every = forward & backward, forward | backward
     sources, targets = {source for source, _ in links}, {target for _, target in links}
@@ -48,7 +48,7 @@ METHODS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-f
 
 
 def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = "grow-diag") -> list[Link]:
-    """Join the links of both directions, in the target's order; both are (source, target) of the forward one."""
+    """Join the links of two directions, both as (source, target) of the forward one; sort them by target word."""
     if method not in METHODS:
         raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
     both = set(forward), set(backward)
@@ -57,7 +57,7 @@ def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = 
     else:
         joined = grow_diag(*both)
     if "final" in method:
-        # Every link of either direction is added that gives a word of one side its first, or two words that have none.
+        # Add every link of either direction that gives one of its words ("and": both words) a first link.
         accept = all if method.endswith("and") else any
         sources, targets = {source for source, _ in joined}, {target for _, target in joined}
         for links in both:

@@ -1,8 +1,8 @@
-"""Decoding: one search for every model.
+"""Decoding: greedy search, beam search and sampling for every model.
 
-Options, limits and outputs. Searching: `search`, sentence by sentence or `batches` of them; on a GPU in bursts,
-replayed and joined. Models together: `Ensemble`; processes side by side; texts as a search takes them; a file,
-translated.
+`Options`, limits and outputs. `search` decodes a batch, and `batches` many sentences; on a GPU `Replay` and
+`BurstSearch` replay CUDA graphs, and `join_searches` joins searches that run. `Ensemble` averages models. `Processes`
+and `file_translation` translate files in one or more processes. `tokens_of` and `source_of` make a search's inputs.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Searching, scoring and labelling many inputs in batches.
+"""Search, score and label many inputs in batches.
 
-Results come in the order given. Sentences and documents of like length go together, so that little is padded; pictures
-come a few at a time.
+Results are in the order of the inputs. Batches hold sentences and documents of similar length, to save padding, and a
+limited number of pictures.
 """
 
 # n inputs · b inputs of a batch · h w height and width of a picture · v labels, or vocabulary
@@ -28,12 +28,12 @@ from regard.errors import ArgumentError
 from regard.kernels import pack_weights, table
 from regard.models import Model, Pictures, Source, Tokens
 
-BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
-FEW = 32  # sentences: for fewer a graph is not worth its capture
-LABEL_BUDGET = 16_384  # tokens of a batch
-PICTURES = 64  # pictures of a batch
-HYPOTHESES = 1024  # of all pictures of a batch at most, if it is more than one
-SCORE_BUDGET = 2048  # tokens of a batch a side: scores of all words are held for each
+BUDGET = 8192  # source tokens per batch, counted once per hypothesis
+FEW = 32  # sentences; for fewer, capturing a CUDA graph does not pay
+LABEL_BUDGET = 16_384  # tokens per batch
+PICTURES = 64  # pictures per batch
+HYPOTHESES = 1024  # the most hypotheses per batch of pictures, unless a single picture has more
+SCORE_BUDGET = 2048  # tokens per batch and side; each target token holds scores of the whole vocabulary
 Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
 
 
@@ -54,20 +54,20 @@ SEARCH = table.Table(
 
 
 def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> table.Request:
-    """Put a search for so many sentences into plain data."""
+    """Describe a search for `count` sentences as a request to the table of searches."""
     needs = [*host_features(options)]
     if trace:
         needs.append("a trace")
     if not model.replays:
         needs.append("a model whose steps wait for the host")
-    # Elsewhere nothing is replayed, whoever listens.
+    # Only CUDA graphs would skip hooks.
     if device == "cuda" and any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         needs.append(table.HOOKS)
     return table.Request(device, (), tuple(needs), {"sentences": count})
 
 
 def host_features(options: Options) -> tuple[str, ...]:
-    """What a search with these options needs of the host between two steps; nothing, where it can be replayed."""
+    """Return the features of a search that need the host between steps; an empty tuple: it can be replayed."""
     asked = {
         "sampling": options.sample,
         "a coverage penalty": options.coverage_penalty,
@@ -88,10 +88,10 @@ def search_in_batches(
     trace: bool = False,
     replay: Replay | None = None,
 ) -> list[SearchResult]:
-    """Search for each of the sources in batches; an empty one gets an empty output.
+    """Search for outputs for all sources, in batches; an empty source gets an empty output.
 
-    `budget` is the source tokens of a batch, counted for each hypothesis. On a GPU many sentences are searched by
-    graphs that are replayed; `replay` keeps them for the next call.
+    `budget` is the number of source tokens per batch, counted once per hypothesis. On a GPU a search for many sentences
+    replays CUDA graphs; `replay` keeps them for the next call.
     """
     if prefixes is not None and len(prefixes) != len(sources):
         raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
@@ -106,7 +106,7 @@ def search_in_batches(
     sizes = [len(sources[i]) + 1 for i in there]
     rows = options.nbest if options.sample else options.beam
     with pack_weights(len(there) * rows):
-        # The caches have room for the limit, which may be more than the source.
+        # Caches have room for the output's limit, which may be longer than the source.
         for places in batches_of_like_size(sizes, budget // rows, (options.longest or 0) + 1):
             chunk = [there[place] for place in places]
             batch = tokens_of([sources[i] for i in chunk], device)
@@ -120,9 +120,9 @@ def search_in_batches(
 
 
 def batches_of_like_size(sizes: Sequence[int], budget: int, least: int = 1) -> Iterator[list[int]]:
-    """Yield the indices of things of like size, the largest first: as many as fit the budget, and one at least.
+    """Yield batches of indices of items of similar size, largest first: as many as fit the budget, at least one.
 
-    However small a thing is, it counts as `least`.
+    An item smaller than `least` counts as `least`.
     """
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     while order:
@@ -138,9 +138,9 @@ def label_in_batches(
     device: torch.device | str = "cpu",
     budget: int = LABEL_BUDGET,
 ) -> Float[Tensor, "n v"]:
-    """Compute the log-probability of every label, for documents as `encode_documents` makes them.
+    """Compute the log-probabilities of all labels for documents encoded by `encode_documents`.
 
-    `reads` is what the model's kind reads: documents, sentence by sentence, or text, whole.
+    `reads` is the kind's: "documents" (sentence by sentence) or "text" (as a whole).
     """
     scores = dict[int, Tensor]()
     for chunk in batches_of_like_size([len(row) + 1 for row in rows], budget):
@@ -152,13 +152,13 @@ def label_in_batches(
 def label_pictures(
     model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
 ) -> Float[Tensor, "n v"]:
-    """Compute the log-probability of every label for pictures of one size, one [3 h w] each; `rows` at a time."""
+    """Compute the log-probabilities of all labels for pictures of one size, [3 h w] each, in batches of `rows`."""
     none = torch.zeros(0, model.readout.out_features)
     return torch.cat([none, *(label_log_probs(model, batch).cpu() for batch in picture_batches(pixels, device, rows))])
 
 
 def picture_batches(pixels: Iterable[np.ndarray | Tensor], device: torch.device | str, rows: int) -> Iterator[Pictures]:
-    """Put pictures of one size together, `rows` at a time."""
+    """Yield batches of `rows` pictures of one size."""
     each = iter(pixels)
     while chunk := list(itertools.islice(each, rows)):
         yield Pictures(torch.stack([torch.as_tensor(one) for one in chunk]).to(device))
@@ -166,7 +166,7 @@ def picture_batches(pixels: Iterable[np.ndarray | Tensor], device: torch.device 
 
 @torch.no_grad()
 def label_log_probs(model: Model, source: Source) -> Float[Tensor, "b v"]:
-    """Compute the log-probability of every label."""
+    """Compute the log-probabilities of all labels for a batch."""
     scores = model.classify(model.encode(source))
     check_finite(model, scores, impossible=False)
     return (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
@@ -180,9 +180,9 @@ def search_pictures(
     device: torch.device | str = "cpu",
     rows: int = PICTURES,
 ) -> Iterator[SearchResult]:
-    """Search for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other, as results are asked for.
+    """Search lazily for captions for pictures of one size, [b 3 h w] or an iterable of [3 h w], and yield the results.
 
-    No more than `rows` pictures are held at a time.
+    A batch holds at most `rows` pictures.
     """
     if rows < 1:
         raise ArgumentError(f"rows: {rows} given, expected at least 1")
@@ -192,7 +192,7 @@ def search_pictures(
 
 
 class Scored(NamedTuple):
-    """The log-probability of a target given its source, including END, and that of each token, END last."""
+    """The log-probability of a target given its source, END included, and those of its tokens, END last."""
 
     log_prob: float
     tokens: list[float]
@@ -207,7 +207,7 @@ def score_pairs(
     device: torch.device | str = "cpu",
     budget: int = SCORE_BUDGET,
 ) -> list[Scored]:
-    """Score each pair of token sequences by the model, in the order given."""
+    """Score each pair of token sequences by the model, in the order of the pairs."""
     if len(sources) != len(targets):
         raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
     sizes = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
@@ -226,10 +226,10 @@ def score_pairs(
 
 
 def log_probs(model: Model, batch: Batch) -> Float[Tensor, "b n"]:
-    """Compute the log-probability of every target token; for an ensemble, of the mean probability."""
+    """Compute the log-probability of every target token; for an ensemble, the logarithm of the mean probability."""
     if isinstance(model, Ensemble):
         return torch.stack([log_probs(each, batch) for each in model.each]).logsumexp(0) - math.log(len(model.each))
-    ids = batch.source if batch.source.shape[1] else F.pad(batch.source, (0, 1), value=PAD)  # nothing but empty ones
+    ids = batch.source if batch.source.shape[1] else F.pad(batch.source, (0, 1), value=PAD)  # all sources are empty
     source = Tokens.of(ids, batch.source_lengths)
     read = Tokens.of(batch.target[:, :-1], batch.target_lengths)  # START first, without END
     hidden, _ = model.decode(model.encode(source), read)

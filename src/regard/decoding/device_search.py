@@ -1,15 +1,15 @@
-"""Search that never leaves its device: slots for sentences, all stepped together, each at a step of its own.
+"""Search entirely on the device: each slot holds a sentence, and one step advances all slots, each at its own step.
 
-What `regard.decoding.sentence_search` decides on the host after each step is decided here by tensors of fixed shapes,
-so that a step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a
-sentence is done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it;
-both searches score by `regard.decoding.scoring`, and find the same. Nothing is read back. A hypothesis is a row and a
-step; what it wrote is read along the parents of its rows, from the last word to the first, when its sentence is
-collected. A slot that is done steps on without effect until another sentence is put there.
+Here tensors of fixed shapes decide what `regard.decoding.sentence_search` decides on the host after each step: which
+hypotheses end, which of them stay among the best, and when a sentence is done. So a step can be captured once and
+replayed. It serves greedy and beam search of many sentences on a GPU, run by `regard.decoding.replay`; both searches
+score with `regard.decoding.scoring` and find the same outputs. A step reads nothing back to the host. A hypothesis is a
+row and a step; when a sentence is collected, its tokens are traced along the parents, from the last to the first. A
+slot that is done keeps stepping without effect until another sentence takes its place.
 
-Each slot has options of its own, as numbers in tensors: the length penalty, the fewest and the most tokens, a prefix,
-and a beam that may be narrower than the slot has rows. The rows beyond it are impossible (-∞), so that its answer is
-that of a search with its own beam.
+Each slot has its own options, as numbers in tensors: the length penalty, the minimum and maximum length, a prefix, and
+a beam that may be narrower than the slot's number of rows. The rows beyond the beam have a score of -∞, so that the
+result is that of a search with the slot's own beam.
 """
 
 # s slots · r rows of each, or ranks · k candidates, or slots that are written · t steps · p prefix
@@ -34,16 +34,16 @@ from regard.models import Memory, Model
 
 @dataclass(frozen=True, eq=False)
 class SlotOptions:
-    """The options of the searches in some slots, a number each."""
+    """The options of the searches in some slots, as tensors with one number per slot."""
 
-    most: Int[Tensor, " k"]  # tokens of an output
+    most: Int[Tensor, " k"]  # the most tokens of an output
     shortest: Int[Tensor, " k"]
     length_penalty: Float[Tensor, " k"]
     beam: Int[Tensor, " k"]
 
     @classmethod
     def of(cls, options: Sequence[Options], most: Sequence[int], device: torch.device | str) -> "SlotOptions":
-        """Options of several sentences and the limits of their outputs, as tensors."""
+        """Convert the options of several sentences and the limits of their outputs to tensors."""
         numbers = [(limit, each.shortest, each.beam) for limit, each in zip(most, options, strict=True)]
         whole = torch.tensor(numbers, dtype=torch.long).to(device)
         penalty = torch.tensor([each.length_penalty for each in options], dtype=torch.float64).to(device)
@@ -52,18 +52,18 @@ class SlotOptions:
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """Hypotheses of some slots, by rank, with the past of all rows: copies of what a search holds."""
+    """Copies of the hypotheses of some slots, by rank, with the parents and words of all rows at all steps."""
 
-    scores: np.ndarray  # [s r]; -∞ where there is none
+    scores: np.ndarray  # [s r]; -∞: no hypothesis
     log_probs: np.ndarray
     lengths: np.ndarray  # tokens before END
-    rows: np.ndarray  # that END followed
-    natural: np.ndarray  # whether END came by itself
+    rows: np.ndarray  # the row before END
+    natural: np.ndarray  # whether the model chose END, not the limit
     parents: np.ndarray  # [s t r]
     words: np.ndarray  # [s t r]
 
     def results(self, nbest: int | Sequence[int]) -> list[SearchResult]:
-        """The best outputs of each slot: `nbest` of them, a number for all or one each."""
+        """Return the best `nbest` outputs of each slot; `nbest` is one number for all slots, or one per slot."""
         counts = [nbest] * len(self.scores) if isinstance(nbest, int) else list(nbest)
         many = np.array(
             [[i, rank] for i, count in enumerate(counts) for rank in range(min(count, self.scores.shape[1]))]
@@ -74,7 +74,7 @@ class Hypotheses:
         lengths, row = self.lengths[slot, rank], self.rows[slot, rank].astype(np.int64)
         longest = int(lengths.max(initial=0))
         history = np.full((len(slot), longest), PAD, dtype=np.int64)
-        for step in range(longest - 1, -1, -1):  # all hypotheses side by side
+        for step in range(longest - 1, -1, -1):  # for all hypotheses at once
             there = step < lengths
             history[:, step] = np.where(there, self.words[slot, step, row], PAD)
             row = np.where(there, self.parents[slot, step, row], row)
@@ -86,10 +86,10 @@ class Hypotheses:
 
 
 class DeviceSearch:
-    """A search under way in `count` slots of `rows` hypotheses, with room for `size` steps and `prefix` tokens each."""
+    """A running search in `count` slots of `rows` hypotheses, with room for `size` steps and `prefix` tokens each."""
 
     def __init__(self, model: Model, memory: Memory, count: int, size: int, rows: int, prefix: int = 0):
-        """`memory` is one sentence's, with the most source positions there can be: what all states are shaped like."""
+        """Allocate the states in the shapes of `memory`, that of one sentence with the most source positions."""
         self.model, self.count, self.size = model, count, size
         self.rows = rows
         device = memory.states.device
@@ -102,18 +102,18 @@ class DeviceSearch:
             return torch.full((count, *shape), value, dtype=dtype, device=device)
 
         self.tokens = full(START, torch.long, self.rows)
-        self.total = full(-torch.inf, wide, self.rows)  # of all hypotheses; a slot with none is done
+        self.total = full(-torch.inf, wide, self.rows)  # log-probabilities; a slot whose rows are all -∞ is done
         self.step = full(0, torch.long)
-        self.most = full(0, torch.long)  # tokens of an output
+        self.most = full(0, torch.long)  # the most tokens of an output
         self.shortest, self.penalty = full(0, torch.long), full(0.0, wide)
-        # 0 for what a slot's beam considers and continues, -∞ for what is beyond it.
+        # 0 for the candidates and the rows of a slot's beam, -∞ for those beyond it.
         self.candidate_bias = full(0.0, wide, candidate_count(self.rows))
         self.row_bias = full(0.0, wide, self.rows)
-        self.last = full(self.rows - 1, torch.long, 1)  # the rank of the last hypothesis of a slot's beam
+        self.last = full(self.rows - 1, torch.long, 1)  # the rank of the last hypothesis in a slot's beam
         self.prefix = full(FREE, torch.long, prefix + 1)
         self.parents = full(0, torch.int16, size, self.rows)
         self.words = full(PAD, torch.int32, size, self.rows)
-        # The best that have ended, in order: a pool of as many as there are rows.
+        # The pool of the best finished hypotheses, in order, one place per row.
         self.scores, self.log_probs = full(-torch.inf, wide, self.rows), full(-torch.inf, wide, self.rows)
         self.lengths, self.ends = full(0, torch.long, self.rows), full(0, torch.long, self.rows)
         self.natural = full(False, torch.bool, self.rows)
@@ -121,7 +121,7 @@ class DeviceSearch:
 
     @property
     def active(self) -> Bool[Tensor, " s"]:
-        """The slots that are not done."""
+        """Return a mask of the slots that are not done."""
         return (self.total > -torch.inf).any(1)
 
     def put(
@@ -131,14 +131,14 @@ class DeviceSearch:
         options: SlotOptions,
         prefix: Int[Tensor, "k p"] | None = None,
     ) -> None:
-        """Begin with other sentences in some slots; neighbours, given as a slice, are quicker to write.
+        """Start searches for other sentences in some slots; a slice of slots is faster to write than an index.
 
-        No beam is wider than a slot has rows.
+        Beams must not be wider than a slot's number of rows.
         """
         self.state.put_(slots, self.model.start(memory, self.rows, 1))
         fill(self.tokens, slots, START)
         fill(self.total, slots, -torch.inf)
-        fill(self.total[:, 0], slots, 0.0)  # the others are the same hypothesis
+        fill(self.total[:, 0], slots, 0.0)  # all other rows would be the same hypothesis
         fill(self.step, slots, 0)
         self.most[slots], self.shortest[slots] = options.most, options.shortest
         self.penalty[slots] = options.length_penalty.to(self.penalty.dtype)
@@ -153,28 +153,28 @@ class DeviceSearch:
         fill(self.scores, slots, -torch.inf)
 
     def stop(self, slots: Int[Tensor, " k"] | slice) -> None:
-        """End the searches in these slots, whatever they have found."""
+        """End the searches in these slots at once."""
         self.total[slots] = -torch.inf
 
     def collect(self, slots: Int[Tensor, " k"] | slice, non_blocking: bool = False) -> Hypotheses:
-        """The finished hypotheses of these slots; with `non_blocking` they may still be on their way to the host."""
+        """Copy the finished hypotheses of these slots to the host; with `non_blocking` without waiting for the copy."""
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
-        # A copy on every device: the slots are written to before it is read.
+        # A CPU must copy, too: the search overwrites the slots before the copy is read.
         return Hypotheses(*(part[slots].to("cpu", non_blocking=non_blocking, copy=True).numpy() for part in parts))
 
     def advance(self) -> None:
-        """One step of every slot. All shapes are fixed, and nothing is read."""
+        """Take one step in every slot, with fixed shapes and without reading anything back to the host."""
         logits, _ = self.model.step(self.tokens.flatten(), self.state)
         rows, step = self.rows, self.step
         count = candidate_count(rows)
-        each = min(count, logits.shape[-1])  # of a row
+        each = min(count, logits.shape[-1])  # candidates per row
         forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
         forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
         early = (step < self.shortest).repeat_interleave(rows)
         best, tokens, norm = top_tokens(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
         totals = add_log_probs(best, self.total.flatten(), norm).view(self.count, -1)
         tokens = tokens.view(self.count, -1)
-        penalty = length_penalty((step + 1).to(totals.dtype), self.penalty)[:, None]  # END counts
+        penalty = length_penalty((step + 1).to(totals.dtype), self.penalty)[:, None]  # the length includes END
         if rows == 1:
             parents = torch.zeros_like(tokens)
         else:
@@ -196,7 +196,7 @@ class DeviceSearch:
         self.move(parents, tokens, totals.masked_fill(over[:, None], -torch.inf))
 
     def finish(self, finished: Tensor, totals: Tensor, parents: Tensor, penalty: Tensor) -> None:
-        """Put the hypotheses that ended among the best of their sentence."""
+        """Add the hypotheses that ended to the pool of their sentence."""
         new = (totals / penalty).masked_fill(~finished, -torch.inf)
         scores, order = torch.cat([self.scores, new], 1).topk(self.rows)
         step, natural = self.step[:, None].expand_as(parents), (self.step < self.most)[:, None].expand_as(parents)
@@ -210,7 +210,7 @@ class DeviceSearch:
         self.scores.copy_(scores)
 
     def move(self, parents: Tensor, tokens: Tensor, totals: Tensor) -> None:
-        """The chosen hypotheses become the rows."""
+        """Replace the rows with the chosen hypotheses, and record their parents and words."""
         if tokens.shape[1] < self.rows:  # a small vocabulary gives fewer candidates than there are rows
             fill = (0, self.rows - tokens.shape[1])
             parents, tokens = (F.pad(x, fill) for x in (parents, tokens))
@@ -222,13 +222,13 @@ class DeviceSearch:
             self.state.select_((self.first + parents).flatten())
         self.tokens.copy_(tokens)
         self.total.copy_(totals)
-        self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done goes no further than its room
+        self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done must not step beyond its buffers
         if self.caches:
             torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)
 
 
 def fill(buffer: Tensor, slots: Int[Tensor, " k"] | slice, value: float) -> None:
-    """Fill the rows of some slots with a number, without a tensor of the host's, which a graph could not hold."""
+    """Fill the rows of some slots with a number, without a copy from the host, which a CUDA graph cannot capture."""
     if isinstance(slots, slice):
         buffer[slots] = value
     else:
@@ -236,24 +236,24 @@ def fill(buffer: Tensor, slots: Int[Tensor, " k"] | slice, value: float) -> None
 
 
 def forbid_from(count: Int[Tensor, "k 1"], like: Float[Tensor, "s c"]) -> Float[Tensor, "k c"]:
-    """Rows of zeros up to `count`, and of -∞ from there on, as wide as those of `like`."""
+    """Return rows as wide as those of `like`: zeros in the first `count` columns, -∞ in the others."""
     beyond = torch.arange(like.shape[1], device=like.device) >= count
     return torch.zeros_like(beyond, dtype=like.dtype).masked_fill(beyond, -torch.inf)
 
 
-# ---- a model's copy in bfloat16, whose scores of tokens are in float32 still
+# ---- a model's copy in bfloat16, with logits in float32
 
 # r rows · d width · v vocabulary
-MULTIPLE = 16  # scores of a row are a multiple of it
-MORE = 8  # columns behind a readout's weights: two are used, and products want a multiple of eight
+MULTIPLE = 16  # the number of logits per row is padded to a multiple of this
+MORE = 8  # extra columns of a readout's weights; two hold the bias, and fast products need a multiple of eight
 
 
 class WideReadout(nn.Module):
-    """An output projection whose scores are in float32: in bfloat16 those of likely tokens would often be equal.
+    """An output projection in bfloat16 with logits in float32: in bfloat16 likely tokens would often have equal logits.
 
-    The bias is two more columns of the weights, what bfloat16 has of it and what that leaves, so that it is in the same
-    product: added to the scores it would cost twice as much as they do. Rows of zeros behind the weights make a row of
-    scores a multiple of sixteen: for a vocabulary of any other size the product takes three times as long.
+    Two more columns of the weights hold the bias, rounded to bfloat16, and the rest of it, so that the matrix product
+    adds the bias: a separate addition would take twice as long as the product. Rows of zeros pad the vocabulary to a
+    multiple of sixteen: with any other size the product takes three times as long.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -271,7 +271,7 @@ class WideReadout(nn.Module):
         self.out_features = linear.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute x Wᵀ + b, summed and returned in float32."""
+        """Compute x Wᵀ + b, accumulated and returned in float32."""
         assert isinstance(self.ones, Tensor)
         assert isinstance(self.weight, Tensor)
         wide = torch.cat([x, self.ones.expand(*x.shape[:-1], -1)], -1).flatten(0, -2)
@@ -283,7 +283,7 @@ class WideReadout(nn.Module):
 
 
 def to_bfloat16(model: Model) -> Model:
-    """Copy a model, with weights in bfloat16."""
+    """Return a copy of a model for inference, with weights in bfloat16 and logits in float32."""
     half = copy.deepcopy(model)
     wide = {
         name: WideReadout(part.readout)
@@ -300,7 +300,7 @@ def to_bfloat16(model: Model) -> Model:
 
 
 def flatten(part: nn.RNNBase) -> None:
-    """Put the weights side by side, as cuDNN wants them; `flatten_parameters` wrongly skips bfloat16."""
+    """Flatten an RNN's weights into one buffer for cuDNN; torch's `flatten_parameters` wrongly skips bfloat16."""
     if not part.weight_ih_l0.is_cuda or not torch._use_cudnn_rnn_flatten_weight():
         return
     from torch.backends.cudnn.rnn import get_cudnn_mode

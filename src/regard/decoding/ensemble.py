@@ -1,4 +1,4 @@
-"""An ensemble: several models that share a vocabulary, searched as one. Its probabilities are the mean of theirs."""
+"""An ensemble: several models that share a vocabulary, searched as one model with the mean of their probabilities."""
 
 # b sentences · r rows, hypotheses of all sentences · v vocabulary
 import math
@@ -17,13 +17,13 @@ from regard.models import Memory, Model, Source
 
 @dataclass(frozen=True, eq=False)
 class Memories(Memory):
-    """The memory of each model; to others it looks like the first one's, and holds the rest."""
+    """The memories of all models in `each`; the inherited fields are those of the first model's memory."""
 
     each: tuple[Memory, ...] = ()
 
 
 class Ensemble(Model):
-    """Models of any kinds that share a vocabulary, searched as one: its probabilities are the mean of theirs."""
+    """An ensemble of models of any kinds with one vocabulary; its probabilities are the mean of theirs."""
 
     def __init__(self, models: Sequence[Model]):
         super().__init__()
@@ -34,12 +34,12 @@ class Ensemble(Model):
         self.limit = min(limits, default=None)
 
     def encode(self, source: Source) -> Memories:
-        """Encode the source with each of the models."""
+        """Encode the source with each model."""
         each = tuple(model.encode(source) for model in self.each)
         return Memories(each[0].states, each[0].span, each=each)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Start all models; one state holds the parts of each, under its model's number."""
+        """Return one state that holds the states of all models, with each model's number in the names."""
         assert isinstance(memory, Memories)
         sentence: dict[str, Any] = {}
         row: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Ensemble(Model):
         return State(sentence, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Take a step, and return the logarithm of the models' mean probability."""
+        """Take one step with every model, and return the logarithm of their mean probabilities."""
         scores = []
         for i, model in enumerate(self.each):
             logits, _ = model.step(tokens, self.part(state, i))
@@ -63,7 +63,7 @@ class Ensemble(Model):
         return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state
 
     def part(self, state: State, number: int) -> State:
-        """Return the state of one model: the same tensors, which it writes in place."""
+        """Return one model's state, with the same tensors, so that the model updates them in place."""
         mine = f"{number}."
         return State(
             {name.removeprefix(mine): part for name, part in state.sentence.items() if name.startswith(mine)},
@@ -73,5 +73,5 @@ class Ensemble(Model):
 
 
 def first_model(model: Model) -> Model:
-    """Return the model whose attention is read: the first of an ensemble, or the model itself."""
+    """Return the first model of an ensemble, whose attention is read, or the model itself."""
     return model.each[0] if isinstance(model, Ensemble) else model

@@ -1,4 +1,4 @@
-"""Options of search: one table for every model and every command."""
+"""Options of search, shared by all models and commands, and the results of a search."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -9,7 +9,7 @@ from regard.errors import ConfigError, NotFiniteError
 
 @dataclass(frozen=True)
 class Options:
-    """Options of search: greedy, beam or sampling, and limits on the output."""
+    """Options of greedy search, beam search and sampling, and limits on the output."""
 
     beam: int = option(5, "number of hypotheses (beam size); 1 is greedy search", least=1, most=10_000)
     nbest: int = option(
@@ -53,7 +53,7 @@ class Options:
     )
 
     def __post_init__(self) -> None:
-        """Refuse options that contradict each other."""
+        """Raise an error for options that contradict each other."""
         if not self.sample and self.nbest > self.beam:
             raise ConfigError("nbest", f"{self.nbest} given, expected at most the beam, {self.beam}")
         if self.beam % self.groups:
@@ -71,34 +71,34 @@ GREEDY = Options(beam=1)
 
 
 class Output(NamedTuple):
-    """One output: its tokens without END."""
+    """One output, with its tokens without END."""
 
     tokens: list[int]
-    log_prob: float  # of the tokens and END after them: what `score` says of the pair
-    score: float  # with the penalties: what outputs are sorted by
-    finished: bool  # END came by itself, not because the limit was reached
+    log_prob: float  # of the tokens and END, as `score` computes it for the pair
+    score: float  # the log-probability with the penalties, by which outputs are sorted
+    finished: bool  # the model chose END; False: the output reached its limit
 
 
 class Candidate(NamedTuple):
-    """A hypothesis that was considered at a step: one of the step before, and a token."""
+    """A candidate of one step: a hypothesis of the step before, continued by a token."""
 
-    parent: int  # the row of the step before
+    parent: int  # the row of the hypothesis in the step before
     token: int
-    log_prob: float  # of everything so far
+    log_prob: float  # of all tokens so far
     fate: Literal["kept", "finished", "dropped"]
-    row: int | None  # where it is kept: the parent of the next step's
+    row: int | None  # if kept, its row, which is the `parent` of the next step's candidates
 
 
 @dataclass
 class SearchResult:
-    """The outputs for one sentence, best first (samples as they were drawn), and its steps where asked for."""
+    """The outputs for one sentence, best first (samples in the order of their rows), and its steps if traced."""
 
     outputs: list[Output] = field(default_factory=list)
     steps: list[list[Candidate]] | None = None
 
 
 def check_outputs(outputs: list[Output]) -> None:
-    """Refuse a search that found nothing because every possible output has probability zero."""
+    """Raise an error if a search found no output because every possible output has probability zero."""
     if not outputs:
         raise NotFiniteError(
             "the search found no output with a probability above zero: the model cannot produce the given prefix, "

@@ -1,11 +1,11 @@
-"""Search on a GPU: the step of `DeviceSearch` is captured once in a CUDA graph and replayed; the host says nothing.
+"""Search on a GPU: a CUDA graph captures the step of `DeviceSearch` once and replays it without the host.
 
-Sentences of like length are searched in the same slots. Between two bursts of steps the host looks which are done,
-takes what was found there and puts waiting sentences in their stead; it writes results down while the GPU goes on.
-Products are in bfloat16 (`precision`), with a copy of the model's weights; scores of tokens, and sums, in float32.
+Sentences of similar length are searched in the same slots. Between two bursts of steps the host checks which slots are
+done, collects their hypotheses and fills them with waiting sentences; it builds results while the GPU computes.
+Products are in bfloat16 (`precision`), with a copy of the model's weights; logits and sums are in float32.
 
-Which search serves again, which sentences share one, and who comes next, `Replay` and `SlotQueue` decide on the host.
-Elsewhere than on a GPU steps are taken as they are ordered (`order_of`).
+On the host, `Replay` decides which graph to reuse and which sentences share one, and `SlotQueue` which sentence comes
+next. Without a GPU, `order_of` runs the steps directly.
 """
 
 # s slots · r rows of each · b sentences that begin · n tokens
@@ -29,22 +29,22 @@ from regard.machine import memory as machine_memory
 from regard.machine import pause_garbage_collection
 from regard.models import Model, Tokens
 
-ROWS = 10240  # hypotheses that are stepped together, at most
-PLACES = 4096  # sentences, at most
-BURST = 4  # steps between two looks at what is done
-CROWD = 8  # slots are filled again when one in this many is done
-SHARE = 4  # of the memory that is free, one part in this many is for states
-CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their slots
-GRAPHS = 4  # that are kept for the next call
-WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
+ROWS = 10240  # the most hypotheses per step
+PLACES = 4096  # the most slots
+BURST = 4  # steps between two checks for slots that are done
+CROWD = 8  # refill slots when one in this many is done
+SHARE = 4  # states may take one part in this many of the free memory
+CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # bounds of source lengths; sentences of one class share slots
+GRAPHS = 4  # the number of graphs kept for the next call
+WIDER = 4  # reuse a graph that has up to this many times the needed slots
 
 
 class Replay:
-    """Searches with one model on its device; graphs are kept from call to call, and threads take turns."""
+    """Searches with one model on its device, which keep CUDA graphs between calls; a lock serialises threads."""
 
     def __init__(self, model: Model, rows: int = ROWS):
         self.model, self.most_rows, self.turn = model, rows, threading.Lock()
-        self.half: tuple[Any, Model] | None = None  # with the weights it was made of
+        self.half: tuple[Any, Model] | None = None  # with the addresses and versions of the weights it was copied from
         self.graphs: dict[Any, SlotSearch] = {}
 
     @torch.no_grad()
@@ -55,13 +55,13 @@ class Replay:
         prefixes: Sequence[Sequence[int]] | None = None,
         budget: int | None = None,
     ) -> list[SearchResult]:
-        """Search for each of the sentences as `search` does, class of length by class of length, the longest first.
+        """Search for outputs for all sentences as `search` does, one class of lengths after another, longest first.
 
-        `budget` limits source tokens, counted a hypothesis.
+        `budget` limits the source tokens per step, counted once per hypothesis.
         """
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        # Nothing is made for a sentence before its result: thousands of things would set off the garbage collection.
+        # Allocate no object per sentence before its result: thousands would trigger the garbage collector.
         answers: list[SearchResult | None] = [None] * len(sources)
         classes: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
@@ -75,24 +75,24 @@ class Replay:
                 rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
                 model = self.weights(options.precision != "fp32")
                 longest = max((len(each) for each in begun or ()), default=0)
-                size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
+                size = output_limit(model, keys, options, longest) + 1  # steps, including END's
                 graph = self.graph(model, len(numbers), keys, size, longest, options.beam, rows)
                 for i, each in zip(numbers, graph.run([sources[i] for i in numbers], options, begun), strict=True):
                     answers[i] = each
         return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
 
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
-        """Refuse prefixes that do not fit."""
+        """Raise an error for prefixes that are too long or have tokens outside the vocabulary."""
         pairs = [(len(source), prefix) for source, prefix in zip(sources, prefixes, strict=True) if len(source)]
         most = torch.tensor([output_limit(self.model, length, options, len(prefix)) for length, prefix in pairs])
         begun = [prefix for _, prefix in pairs]
         check_prefixes(begun, most)
-        readout = getattr(self.model, "readout", None)  # an ensemble has none of its own
+        readout = getattr(self.model, "readout", None)  # an ensemble has none
         if isinstance(readout, nn.Linear):
             Constraints(most, begun).check(readout.out_features)
 
     def weights(self, half: bool) -> Model:
-        """The model, or its copy in bfloat16, made anew when the weights have changed."""
+        """Return the model, or its copy in bfloat16, which is renewed after the weights have changed."""
         if not half:
             return self.model
         now = [(parameter.data_ptr(), parameter._version) for parameter in self.model.parameters()]
@@ -102,9 +102,9 @@ class Replay:
         return self.half[1]
 
     def graph(self, model: Model, count: int, keys: int, size: int, prefix: int, beam: int, rows: int) -> "SlotSearch":
-        """A search with slots that fit: an earlier one, if it is not much too large, or a new one."""
+        """Return an earlier search that fits and does not have too many slots, or a new one."""
         most = max(1, min(rows // beam, PLACES, 1 << (count - 1).bit_length()))
-        prefix = 1 << (prefix - 1).bit_length() if prefix else 0  # prefixes of like length share a graph
+        prefix = 1 << (prefix - 1).bit_length() if prefix else 0  # prefixes of similar length share a graph
         same = (id(model), keys, size, prefix, beam)
         for key, graph in self.graphs.items():
             if key[:-1] == same and most <= key[-1] <= WIDER * most:
@@ -116,9 +116,9 @@ class Replay:
 
 
 class SlotSearch:
-    """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins.
+    """A search for sentences of one class of lengths in the slots of a `DeviceSearch`, refilled as they are done.
 
-    `keys` are the most tokens of a source, `size` the most steps of a search, and no beam is wider than `beam`.
+    `keys` is the most tokens of a source, `size` the most steps of a search, and `beam` the widest beam.
     """
 
     def __init__(self, model: Model, most: int, keys: int, size: int, beam: int, prefix: int = 0):
@@ -132,18 +132,18 @@ class SlotSearch:
     def run(
         self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
     ) -> list[SearchResult]:
-        """All sentences, through the slots that there are."""
+        """Search for outputs for all sentences through the slots."""
         answers: list[Any] = [None] * len(sources)
         queue = SlotQueue(len(sources), self.device_search.count)
-        pending: tuple[Hypotheses, list[int]] | None = None  # on their way to the host, and the sentences they are of
+        pending: tuple[Hypotheses, list[int]] | None = None  # hypotheses being copied to the host, and their sentences
 
         def write() -> None:
-            """Put what is pending among the answers."""
+            """Wait for the pending hypotheses, and store their results as answers."""
             if pending is not None:
                 self.copied.wait()
                 with pause_garbage_collection():
                     for i, result in zip(pending[1], pending[0].results(options.nbest), strict=True):
-                        # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
+                        # The device drops hypotheses with NaN scores without an error, so check for empty results.
                         check_outputs(result.outputs)
                         answers[i] = result
 
@@ -175,7 +175,7 @@ class SlotSearch:
         options: Sequence[Options],
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Begin with sentences in these slots, each with its own options."""
+        """Start searches for sentences in these slots, each with its own options."""
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         each = zip(sources, options, lengths, strict=True)
         most = [output_limit(self.model, len(source), option, length) for source, option, length in each]
@@ -188,7 +188,7 @@ class SlotSearch:
 
 
 class SlotQueue:
-    """A queue of sentences: which is in which slot, and which come next."""
+    """A queue of sentences, with the slot of each sentence in progress."""
 
     def __init__(self, sentences: int, slots: int):
         self.waiting = deque(range(sentences))
@@ -197,16 +197,16 @@ class SlotQueue:
 
     @property
     def unfinished(self) -> bool:
-        """Return whether a sentence waits, or is in a slot."""
+        """Return whether a sentence is waiting or in a slot."""
         return bool(self.waiting) or len(self.free) < len(self.inside)
 
     @property
     def enough(self) -> int:
-        """The number of slots that have to be done before others begin there; one, when nobody waits any more."""
+        """Return how many slots must be done before they are refilled; 1 if no sentence is waiting."""
         return 1 if not self.waiting else max(1, len(self.inside) // CROWD)
 
     def fill(self) -> tuple[list[int], list[int]]:
-        """The slots that were free, and the sentences that begin there: as many of both as there are."""
+        """Assign waiting sentences to free slots, and return both."""
         numbers = [self.waiting.popleft() for _ in range(min(len(self.free), len(self.waiting)))]
         slots, self.free = self.free[: len(numbers)], self.free[len(numbers) :]
         for slot, i in zip(slots, numbers, strict=True):
@@ -214,11 +214,11 @@ class SlotQueue:
         return slots, numbers
 
     def done(self, active: list[bool]) -> list[int]:
-        """The slots that are done: a sentence is in them, and they are not `active`."""
+        """Return the slots that hold a sentence and are not `active`."""
         return [slot for slot, i in enumerate(self.inside) if i is not None and not active[slot]]
 
     def finish(self, slots: list[int]) -> list[int]:
-        """The sentences of these slots, which are free from now on."""
+        """Free these slots, and return their sentences."""
         numbers = [i for slot in slots if (i := self.inside[slot]) is not None]
         for slot in slots:
             self.inside[slot] = None
@@ -232,9 +232,9 @@ class SlotQueue:
 def allocate_slots(
     model: Model, most: int, keys: int, size: int, beam: int, prefix: int, room: int | None = None
 ) -> tuple[DeviceSearch, int]:
-    """Make a search with up to `most` slots, and count the bytes of its states.
+    """Return a search with up to `most` slots, and the number of bytes of its states.
 
-    They take at most `room` bytes, and no more than a share of the memory that is free.
+    The states take at most `room` bytes and at most a fixed share of the free memory.
     """
     device = next(model.parameters()).device
     memory = model.encode(tokens_of([[UNKNOWN] * keys], device))
@@ -249,19 +249,19 @@ def allocate_slots(
 
 
 def count_slots(most: int, each: int, free: int | None) -> int:
-    """Slots for sentences whose states take `each` bytes: `most`, or what a share of the memory that is free holds."""
+    """Return the number of slots, at `each` bytes per slot: `most`, or as many as the share of free memory holds."""
     return most if free is None else max(1, min(most, free // SHARE // each))
 
 
 def slot_index(slots: list[int], device: torch.device) -> Tensor | slice:
-    """Slots as an index: neighbours, as they are when all are done at once, are a slice."""
+    """Return an index of slots: a slice if they are adjacent, as when all are done at once, or a tensor."""
     if slots[-1] - slots[0] + 1 == len(slots):
         return slice(slots[0], slots[-1] + 1)
     return torch.tensor(slots, device=device)
 
 
 def length_class(length: int) -> int:
-    """The most tokens of the sentences that are searched with one of this many."""
+    """Return the upper bound of the class of lengths that `length` belongs to; beyond the last class, `length`."""
     return next((bound for bound in CLASSES if length <= bound), length)
 
 
@@ -269,26 +269,26 @@ def length_class(length: int) -> int:
 
 
 class Arrival:
-    """The time when what was ordered so far of a device has been done, such as copies to the host's memory."""
+    """A CUDA event that tells when the work queued so far, such as copies to the host, is done; on a CPU a no-op."""
 
     def __init__(self, device: torch.device):
         self.event = torch.cuda.Event() if device.type == "cuda" else None
 
     def record(self) -> None:
-        """Note the time of what has been ordered by now."""
+        """Record the event after all work queued so far."""
         if self.event is not None:
             self.event.record()
 
     def wait(self) -> None:
-        """Wait for what was noted last."""
+        """Wait for the last recorded event."""
         if self.event is not None:
             self.event.synchronize()
 
 
 def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """A call that has some work done: on a GPU a graph's, captured now.
+    """Return a function that runs `work`: on a GPU, the replay of a CUDA graph that this call captures.
 
-    It was done twice before: kernels are compiled, and workspaces made.
+    `work` runs twice before the capture, so that kernels are compiled and workspaces allocated.
     """
     if device.type != "cuda":
         return work
@@ -304,21 +304,21 @@ def order_of(work: Callable[[], None], device: torch.device) -> Callable[[], Non
     return graph.replay
 
 
-# ---- sentences that come a few at a time: read, stepped and shown to the host, each by one order
+# ---- sentences that arrive a few at a time: one graph each for reading, stepping and copying to the host
 
-# s slots · r rows of each · t steps · b sentences that begin together
+# s slots · r rows of each · t steps · b sentences that start together
 PARTS = ("total", "step", "scores", "log_probs", "lengths", "ends", "natural", "parents", "words")
-WRITES = 4  # orders that read sentences between two bursts; who is not among them waits for the next
-# Numbers of a sentence, behind its tokens and its prefix.
+WRITES = 4  # the most replays that read sentences between two bursts; other sentences wait for the next burst
+# The numbers of a sentence, stored after its tokens and its prefix.
 OWN = ("length", "slot", "most", "shortest", "beam", "penalty")
 
 
 class BurstSearch:
-    """Sentences of one class of length, searched in slots, in bursts of steps.
+    """A search for sentences of one class of lengths, in slots and in bursts of steps, for a server.
 
-    `keys` are the most tokens of a source, `size` the most steps of a search, `prefix` the most tokens of a prefix; no
-    beam is wider than `beam`. States take at most `room` bytes. Up to `together` sentences are read by one order, and
-    up to `depth` bursts are under way.
+    `keys` is the most tokens of a source, `size` the most steps of a search, `prefix` the most tokens of a prefix, and
+    `beam` the widest beam. The states take at most `room` bytes. One replay reads up to `together` sentences, and up to
+    `depth` bursts are queued on the device.
     """
 
     def __init__(
@@ -341,7 +341,7 @@ class BurstSearch:
         self.given = torch.full((together, self.width + len(OWN)), UNKNOWN, device=device)
         self.given[:, keys : self.width] = FREE
         self.given[:, self.width :] = torch.tensor([keys, 0, 1, 0, 1, 0], device=device)
-        # A buffer for each order between two bursts: `depth` bursts later the device has read it.
+        # A pinned buffer for each read between two bursts; `depth` bursts later the device has read it.
         blank = [torch.zeros(self.given.shape, dtype=torch.long, pin_memory=cuda) for _ in range(WRITES * depth)]
         self.blanks = deque((sent, sent.numpy()) for sent in blank)
         self.copies = deque(HostCopy(self.device_search, device) for _ in range(depth))
@@ -350,12 +350,12 @@ class BurstSearch:
         self.take_steps = order_of(self.step, device)
         for copy in self.copies:
             copy.order = order_of(copy.take, device)
-        self.device_search.stop(slice(None))  # what was captured had begun with a sentence
+        self.device_search.stop(slice(None))  # the capture started a search in a slot
 
-    # ---- what the device does; all shapes are fixed
+    # ---- work on the device, with fixed shapes
 
     def read(self) -> None:
-        """Read sentences, and begin with them in their slots."""
+        """Encode the sentences in `given`, and start their searches in their slots."""
         search, own = self.device_search, dict(zip(OWN, self.given[:, self.width :].unbind(1), strict=True))
         memory = self.model.encode(Tokens.of(self.given[:, : self.keys], own["length"]))
         penalty = own["penalty"].contiguous().view(torch.float64)
@@ -367,7 +367,7 @@ class BurstSearch:
         for _ in range(BURST):
             self.device_search.advance()
 
-    # ---- what the host asks for
+    # ---- calls from the host
 
     def put(
         self,
@@ -376,7 +376,7 @@ class BurstSearch:
         options: Sequence[Options],
         prefixes: Sequence[Sequence[int]],
     ) -> None:
-        """Begin with sentences in these slots with the next burst, at most `WRITES` times `together` of them."""
+        """Start searches in these slots with the next burst, for at most `WRITES` times `together` sentences."""
         for first in range(0, len(slots), self.together):
             some = slice(first, first + self.together)
             sent, rows = self.blanks[0]
@@ -386,7 +386,7 @@ class BurstSearch:
             self.read_sentences()
 
     def write(self, rows: np.ndarray, slots: Any, sources: Any, options: Any, prefixes: Any) -> None:
-        """Write sentences as rows of numbers; where they are fewer than are read together, the first stands again."""
+        """Write sentences as rows of numbers; repeat the first sentence in the rows that remain."""
         rows[:, : self.keys], rows[:, self.keys : self.width] = PAD, FREE
         for row, slot, source, option, prefix in zip(rows, slots, sources, options, prefixes, strict=False):
             row[: len(source)] = source
@@ -397,7 +397,7 @@ class BurstSearch:
         rows[len(slots) :] = rows[0]
 
     def order(self) -> None:
-        """Order a burst of steps."""
+        """Queue a burst of steps on the device, and a copy of its results to the host."""
         copy = self.copies.popleft()
         self.ordered.append(copy)
         self.take_steps()
@@ -405,19 +405,19 @@ class BurstSearch:
         copy.record()
 
     def wait(self) -> "HostCopy":
-        """Wait for the burst that was ordered first; what came of it may be read until another one is ordered."""
+        """Wait for the oldest queued burst, and return its copy, which is valid until the next burst is queued."""
         copy = self.ordered.popleft()
         self.copies.append(copy)
         copy.wait()
         return copy
 
     def stop(self, slot: int) -> None:
-        """End the search in a slot, whatever it has found."""
+        """End the search in a slot at once."""
         self.device_search.stop(slice(slot, slot + 1))
 
 
 class HostCopy(Arrival):
-    """What the host has to know of all slots, as it is after a burst."""
+    """A copy on the host of the state of all slots after a burst."""
 
     def __init__(self, search: DeviceSearch, device: torch.device):
         super().__init__(device)
@@ -430,28 +430,28 @@ class HostCopy(Arrival):
         self.order: Callable[[], None] = self.take
 
     def take(self) -> None:
-        """Copy everything, without waiting for it."""
+        """Start copying all parts, without waiting."""
         for name, part in self.parts.items():
             self.copies[name].copy_(part, non_blocking=True)
 
     @property
     def active(self) -> list[bool]:
-        """The slots that are not done."""
+        """Return for each slot whether it is not done."""
         return list(map(bool, self.host["total"].max(1) > -np.inf))
 
     def finished(self, slots: Sequence[int]) -> Hypotheses:
-        """Copy the finished hypotheses of these slots."""
+        """Return a copy of the finished hypotheses of these slots."""
         ranks = (self.host[name][slots] for name in ("scores", "log_probs", "lengths", "ends", "natural"))
         return Hypotheses(*ranks, *self.past(slots))  # type: ignore[call-arg]
 
     def living(self, slots: Sequence[int]) -> Hypotheses:
-        """Copy the hypotheses of these slots that have not ended, as they stand."""
+        """Return a copy of the unfinished hypotheses of these slots."""
         totals = self.host["total"][slots]
         steps = np.broadcast_to(self.host["step"][slots][:, None], totals.shape)
         rows = np.broadcast_to(np.arange(totals.shape[1]), totals.shape)
         return Hypotheses(totals, totals, steps, rows, np.zeros_like(totals, dtype=bool), *self.past(slots))
 
     def past(self, slots: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Copy the parents and the words of all rows of these slots, up to the last step that one of them took."""
+        """Return a copy of the parents and words of all rows of these slots, up to the last step of any slot."""
         steps = int(self.host["step"][slots].max(initial=0)) + 1
         return self.host["parents"][slots, :steps], self.host["words"][slots, :steps]

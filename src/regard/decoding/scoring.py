@@ -1,13 +1,12 @@
-"""What both searches share: token numbers as tensors, and scores.
+"""Functions that both searches share: padding of token ids, and scores of hypotheses.
 
-`regard.decoding.sentence_search` scores step by step, with the length as a number;
-`regard.decoding.device_search` sentences that are each at a step of their own, with lengths as a tensor. The formulas
-are those of GNMT (Wu et al. 2016, arXiv:1609.08144, equation 14): log P / ((5 + length) / 6)^α, the length with its
-END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1).
+In `regard.decoding.sentence_search` the length is a number at each step; in `regard.decoding.device_search`, where each
+sentence is at its own step, it is a tensor. The formulas are those of GNMT (Wu et al. 2016, arXiv:1609.08144, equation
+14): log P / ((5 + length) / 6)^α, where the length includes END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1).
 """
 
 # s sentences · r rows of a sentence · k candidates or tokens · m source positions · v vocabulary · t tokens so far
-# n rows that are read · f tokens of all
+# n rows of token ids · f tokens of all rows
 import math
 from collections.abc import Sequence
 from itertools import chain
@@ -24,31 +23,31 @@ from regard.models import Documents, Model, Tokens
 
 Row = Sequence[int] | Int[np.ndarray, " _"]
 T = TypeVar("T", float, Tensor)
-UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
-FOLDS = 8  # scores that are compared at once, from columns v / FOLDS apart
-MANY = 512  # from here on folding pays
-FEW = 1 << 14  # numbers: up to here to look at each takes less than to fold
-ROWS = 64  # whose exponentials fit into a processor's cache
+UNSEEN = 1e-6  # the least coverage of a source position; log 0 = -∞ would hide all other positions
+FOLDS = 8  # columns that are folded into one, v / FOLDS apart
+MANY = 512  # the vocabulary from which folding pays
+FEW = 1 << 14  # up to so many scores, a plain maximum is faster than folding
+ROWS = 64  # rows whose exponentials fit into a CPU's cache
 LOG2E = 1 / math.log(2)
 
 
-# ---- token numbers as the tensors that models read
+# ---- token ids as the tensors that models read
 
 
 def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = PAD) -> Tokens:
-    """Pad sentences of token numbers to a batch, all at once, as there may be thousands."""
+    """Pad sentences of token ids to a batch, with numpy operations that are fast for thousands of sentences."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     flat = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
     return pad_rows(flat, lengths, device, fill)
 
 
 def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
-    """Convert encoded documents to the form that a model reads: sentences of documents, or a row for each."""
+    """Convert encoded documents to what a model reads: `Documents`, or `Tokens` with one row per document."""
     return documents_of(rows) if reads == "documents" else pad_rows(*join_rows(rows), "cpu")
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
-    """Convert encoded documents to a sentence per row."""
+    """Convert encoded documents, in which END ends each sentence, to `Documents` with one sentence per row."""
     flat, lengths = join_rows(rows)
     ends = np.flatnonzero(flat == END)
     sentences = np.diff(np.searchsorted(ends, np.cumsum(lengths)), prepend=0)
@@ -57,7 +56,7 @@ def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Doc
 
 
 def join_rows(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " f"], Int64[np.ndarray, " n"]]:
-    """Join the tokens of all rows, and count those of each."""
+    """Concatenate the tokens of all rows; also return the length of each row."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]), lengths
 
@@ -65,7 +64,7 @@ def join_rows(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " f"], Int64[np.nd
 def pad_rows(
     flat: Int64[np.ndarray, " f"], lengths: Int64[np.ndarray, " n"], device: torch.device | str, fill: int = PAD
 ) -> Tokens:
-    """Pad rows that lie one after the other to a rectangle."""
+    """Pad concatenated rows to a batch."""
     ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), fill, np.int64)
     ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
     return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
@@ -75,12 +74,12 @@ def pad_rows(
 
 
 def length_penalty(length: int | Tensor, alpha: float | Tensor) -> Any:
-    """Return the divisor for the log-probability of so many tokens, including END; lengths in a tensor are floats."""
+    """Return the divisor for the log-probability of `length` tokens, including END; a tensor must be of floats."""
     return ((5 + length) / 6) ** alpha
 
 
 def coverage_penalty(coverage: Float[Tensor, "s r m"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s r"]:
-    """Compute Σⱼ log min(cⱼ, 1) over the real source positions, where cⱼ is the attention that each got so far."""
+    """Compute Σⱼ log min(cⱼ, 1) over the real source positions, where cⱼ is the attention to position j so far."""
     real = torch.arange(coverage.shape[-1], device=coverage.device) < lengths[:, None, None]
     return coverage.clamp(UNSEEN, 1.0).log().masked_fill(~real, 0.0).sum(-1)
 
@@ -88,28 +87,27 @@ def coverage_penalty(coverage: Float[Tensor, "s r m"], lengths: Int[Tensor, " s"
 def add_log_probs(
     scores: Float[Tensor, "*s k"], total: Float[Tensor, "*s"], log_sum: Float[Tensor, "*s"]
 ) -> Float[Tensor, "*s k"]:
-    """Add one token to each row's log-probability, from the tokens' scores and their log Σ exp."""
+    """Return each row's log-probability with one more token, from the tokens' scores and their log Σ exp."""
     return scores + (total - log_sum)[..., None]
 
 
 def candidate_count(rows: int) -> int:
-    """Return how many continuations of a sentence are considered: of several rows, all may end at one step."""
+    """Return the number of candidates per sentence: 2 × rows, since `rows` of them may end; 1 for greedy search."""
     return 1 if rows == 1 else 2 * rows
 
 
 def is_settled(best: T, last: T, rows: int) -> T | bool:
-    """Return whether a sentence with `rows` finished hypotheses is done: none that goes on has a better score than the
-    last.
+    """Return whether a sentence with a full pool is done: no unfinished hypothesis scores better than the pool's last.
 
-    Greedy search is done when its one hypothesis is.
+    Greedy search is done with its first finished hypothesis.
     """
     return True if rows == 1 else best <= last
 
 
 def check_finite(model: Model, scores: Tensor, *, impossible: bool = True) -> None:
-    """Refuse NaN and +∞; with `impossible`, allow -∞, the log-probability of the impossible.
+    """Raise an error for NaN and +∞ in scores and, without `impossible`, for -∞, the log of a probability of zero.
 
-    Weights are finite when they are loaded; what is computed with them may still overflow. It waits for the device.
+    Weights are finite when they are loaded, but computations can overflow. The check waits for the device.
     """
     sound = ~(scores.isnan() | scores.isposinf()) if impossible else scores.isfinite()
     if bool(sound.all()):
@@ -121,10 +119,10 @@ def check_finite(model: Model, scores: Tensor, *, impossible: bool = True) -> No
 
 
 def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
-    """Return the best tokens of each row and their scores, in order.
+    """Return the scores of each row's best `count` tokens and the tokens, in order.
 
-    On a CPU the vocabulary is folded first: of every FOLDS columns the maximum. The best `count` tokens are in the
-    `count` folds with the largest maxima, so that only those have to be sorted; twice as fast as sorting all.
+    On a CPU, FOLDS columns are first folded into one by their maximum. The best `count` tokens are in the `count` folds
+    with the largest maxima, so that only these are sorted, which is twice as fast as sorting all.
     """
     size = scores.shape[-1]
     width = size // FOLDS
@@ -145,7 +143,7 @@ def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor
 
 
 def log_sum(scores: Float[Tensor, "s r v"]) -> Float[Tensor, "s r"]:
-    """Compute log Σ exp of each row; on a CPU some rows at a time, by powers of two, which cost half as much."""
+    """Compute log Σ exp of each row; on a CPU in blocks of rows with powers of two, which takes half the time."""
     if scores.device.type != "cpu" or scores.shape[-1] < MANY:
         return scores.logsumexp(-1)
     flat = scores.flatten(0, -2)

@@ -1,27 +1,26 @@
-"""Search, step by step: one loop for every model and every way to search, with the host deciding after each step.
+"""Step-by-step search: one loop for every model and every search option, where the host decides after each step.
 
-It runs everywhere, and serves everything: greedy, beam, groups, sampling, coverage, n-grams, a trace. For many
-sentences on a GPU `regard.decoding.device_search` does the same without the host, where the options allow it.
+It runs on every device, with all options: greedy search, beams, groups, sampling, coverage, n-gram blocking and traces.
+For many sentences on a GPU `regard.decoding.device_search` does the same without the host, if the options allow it.
 
 A beam keeps the likeliest hypotheses of each sentence; greedy search keeps one. At each step every hypothesis is
-continued by every token. Of twice as many candidates as the beam has places, those that end and are among the first
-`beam` are finished, and the best others go on. Finished ones are ranked by log P / ((5 + length) / 6)^α, the length
-with its END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1) (Wu et al. 2016, arXiv:1609.08144, equation 14). Two
-departures: a source position counts with 1e-6 at least, since one that was never looked at would hide all others behind
-a -∞; and i runs to the step that writes END, what that one looked at included. A sentence is done when `beam` of them
-are finished and no other has, at its present length, a better score than the last.
+extended by every token, and the best 2 × `beam` candidates are considered: those that end and are among the first
+`beam` are finished, and the best `beam` of the others continue. Finished hypotheses are ranked by
+log P / ((5 + length) / 6)^α, where the length includes END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1) (Wu et al.
+2016, arXiv:1609.08144, equation 14). Two departures: a source position counts at least 1e-6, since log 0 = -∞ for one
+position would hide all others; and i includes the step that writes END. A sentence is done when `beam` hypotheses are
+finished and no other scores better, at its current length, than the last of them.
 
-Sampling draws tokens by their probability, the same for a sentence whatever it is searched together with. `top_k` is
-Fan et al. 2018 (arXiv:1805.04833), `top_p` the nucleus of Holtzman et al. 2020 (arXiv:1904.09751).
+Sampling draws each token by its probability; the samples of a sentence do not depend on the rest of its batch. `top_k`
+is from Fan et al. 2018 (arXiv:1805.04833), `top_p` is the nucleus of Holtzman et al. 2020 (arXiv:1904.09751).
 
-A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups, one after the other: a group pays
-`diversity` for each hypothesis of an earlier group that has just said the same token.
+A diverse beam search (Vijayakumar et al. 2016, arXiv:1610.02424) searches its groups in order: a group's candidate pays
+`diversity` for each hypothesis of an earlier group that chose the same token at this step.
 
-An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
+An output that reaches its limit ends there with END, and its log-probability includes END's, as that of any pair.
 
-A search can be stepped from outside (`advance`), and other sentences can join it while it runs
-(`join_searches`): they then stand at steps of their own. The clock of such a search counts for all, and each sentence
-says when it began.
+Other code can take a search's steps itself (`advance`), and join searches while they run (`join_searches`). Sentences
+are then at different steps: the search counts steps for all, and each sentence records the step at which it began.
 """
 
 # s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
@@ -58,12 +57,12 @@ from regard.errors import ArgumentError
 from regard.kernels import pack_weights
 from regard.models import Model, Pictures, Tokens
 
-NONE = -1  # no token, and no row
-OPENMP = "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()  # its threads may change at any time
-THREADED = 16  # rows from which a second thread is worth waking
-MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
-FAR = 4096  # steps from which it is worth to ask what they take before they are there
-CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
+NONE = -1  # no token, or no row
+OPENMP = "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()  # it can change its threads at any time
+THREADED = 16  # from so many rows, a second thread pays
+MANY = 512  # from so many rows, a CPU's memory is checked
+FAR = 4096  # from so many steps, memory is checked before the caches are allocated
+CROWD = 8  # finished sentences leave the batch when they are one in this many, since leaving copies all others
 
 
 def search(
@@ -74,9 +73,9 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     trace: bool = False,
 ) -> list[SearchResult]:
-    """The outputs for each sentence of a padded batch, or each picture, best first.
+    """Return the outputs for each sentence of a padded batch, or for each picture, best first.
 
-    `prefixes` are tokens that the outputs of each sentence begin with. With `trace` every step's candidates are kept.
+    `prefixes` are the tokens that each sentence's outputs begin with. `trace` keeps the candidates of all steps.
     """
     if not len(source.lengths):
         return []
@@ -86,13 +85,14 @@ def search(
 
 
 def without_gradients(model: Model, device: torch.device) -> AbstractContextManager[None]:
-    """A context without gradients; on a CPU without what autograd notes of tensors too, where nobody else sees them.
+    """Return inference mode on a CPU if no code outside Regard can see the tensors, and no_grad otherwise.
 
-    A module of somebody's own may keep a tensor for training, and who listens may ask whether one was written to.
+    A user's module might keep a tensor for training, and a hook might read a tensor's version counter; inference
+    tensors allow neither.
     """
     if device.type != "cpu" or not isinstance(model, nn.Module) or _has_any_global_hook():
         return torch.no_grad()
-    modules: list[nn.Module | None] = [model]  # `modules()` takes several times as long, for names
+    modules: list[nn.Module | None] = [model]  # `modules()` takes several times as long, since it builds names
     for module in modules:
         if module is None:
             continue
@@ -105,7 +105,7 @@ def without_gradients(model: Model, device: torch.device) -> AbstractContextMana
 
 @contextmanager
 def threads_for(rows: int, device: torch.device) -> Iterator[None]:
-    """Compute a few rows on this thread alone: to wake another takes longer than its share of such small work."""
+    """Use one thread for a few rows: waking a second thread takes longer than the work that it would save."""
     threads = torch.get_num_threads()
     if rows >= THREADED or threads == 1 or device.type != "cpu" or not OPENMP:
         yield
@@ -118,7 +118,7 @@ def threads_for(rows: int, device: torch.device) -> Iterator[None]:
 
 
 class Choice(NamedTuple):
-    """Hypotheses for the next step, or candidates for it: a row of the step before, a token, and the sum so far."""
+    """Hypotheses or candidates for the next step: the parent's row, a token, and the log-probability so far."""
 
     parents: Int[Tensor, "s k"]
     tokens: Int[Tensor, "s k"]
@@ -127,17 +127,17 @@ class Choice(NamedTuple):
 
 @dataclass(eq=False)
 class SentenceSearch:
-    """A sentence, or a picture, of a search under way: what it asked for, and what was found of it."""
+    """A sentence or a picture of a running search, with its options and its outputs so far."""
 
     options: Options
     pools: list[list[Output]]  # the best finished hypotheses of each group, in order
     samples: dict[int, Output] = field(default_factory=dict)  # by row
-    steps: list[list[Candidate]] | None = None  # where a trace is kept
-    begin: int = 0  # when it began, by the clock of its search
+    steps: list[list[Candidate]] | None = None  # the trace, if kept
+    begin: int = 0  # the search's step at which it began
     done: bool = False
 
     def result(self) -> SearchResult:
-        """The outputs of a sentence that is done: samples, or the best of all groups, each sequence once."""
+        """Return the outputs of a finished sentence: its samples, or the best distinct sequences of all groups."""
         outputs = [self.samples[row] for row in sorted(self.samples)]
         if not self.options.sample:
             best: dict[tuple[int, ...], Output] = {}
@@ -145,15 +145,15 @@ class SentenceSearch:
                 best.setdefault(tuple(output.tokens), output)
             outputs = [*best.values()][: self.options.nbest]
         check_outputs(outputs)
-        while self.steps and not self.steps[-1]:  # it was done, and waited for others
+        while self.steps and not self.steps[-1]:  # steps that waited for other sentences
             self.steps.pop()
         return SearchResult(outputs, self.steps)
 
 
 class StepSearch:
-    """A search under way: the rows of sentences that are not done, side by side, [s r].
+    """A running search over the rows [s r] of the sentences that have not left the batch.
 
-    `each` are the options of every sentence, where they differ in what is a sentence's own (`shared_options`).
+    `each` holds one `Options` per sentence, which may differ in a sentence's own options (see `shared_options`).
     """
 
     def __init__(
@@ -176,10 +176,10 @@ class StepSearch:
         if any(own.shortest != options.shortest for own in each):
             shortest = most.new_tensor([own.shortest for own in each])
         self.constraints = Constraints(most, prefixes or [], shortest, options.no_repeat)
-        self.size = int(most.max()) + 1  # steps, END's among them
+        self.size = int(most.max()) + 1  # steps, including END's
         with threads_for(numbers_of(source).numel(), most.device):
             memory = model.encode(source)
-        self.lengths = memory.lengths.to(most.device)  # of what is to be covered
+        self.lengths = memory.lengths.to(most.device)  # source positions to be covered
         if self.size > FAR and not most.is_cuda:  # its cache alone may be too large
             short, long = (row_bytes(model.start(memory, 1, size), len(most)) for size in (FAR // 2, FAR))
             check_memory(options, long + (long - short) * (self.size - FAR) * 2 // FAR, len(most), self.size)
@@ -189,11 +189,11 @@ class StepSearch:
                 f"coverage_penalty: {options.coverage_penalty:g} given, but a model without attention covers nothing"
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
-        self.sentences = [  # that are not done
+        self.sentences = [  # in the batch
             SentenceSearch(own, [[] for _ in range(own.groups)], steps=[] if trace else None) for own in each
         ]
-        self.step = 0  # the clock
-        self.ended = False  # whether any hypothesis is finished
+        self.step = 0  # the number of steps taken
+        self.ended = False  # whether any hypothesis has finished
         self.count = candidate_count(self.rows // options.groups)
         self.begin: Int[Tensor, " s"] | None = None  # when each sentence began; None: all of them at 0
         self.history = torch.full((count, 1, self.size), PAD, device=most.device)
@@ -201,7 +201,7 @@ class StepSearch:
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
-            # What a sentence or picture is sampled by, whatever it is searched together with.
+            # The random numbers depend only on the sentence's tokens or the picture's pixels, not on the batch.
             if isinstance(source, Pictures):
                 named = [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
             else:
@@ -211,19 +211,19 @@ class StepSearch:
                 self.numbers[i, : limit + 1] = random_numbers(named[i], limit + 1, self.rows, each[i].seed)
 
     def run(self) -> list[SearchResult]:
-        """Step by step, until all are done."""
+        """Take steps until all sentences are done, and return their results."""
         sentences = list(self.sentences)
         while self.advance():
             pass
         return [each.result() for each in sentences]
 
     def advance(self) -> bool:
-        """One step of every sentence; sentences that are done say so. False if none is left."""
+        """Take one step of every sentence, and set `done` of those that are done; return False if none is left."""
         with threads_for(len(self.sentences) * self.rows, self.total.device):
             return self.take_step()
 
     def take_step(self) -> bool:
-        """One step, on the threads that there are."""
+        """Take one step, with the current number of threads."""
         step = self.step
         if step == 0:
             tokens = torch.full((len(self.sentences),), START, device=self.total.device)
@@ -234,11 +234,11 @@ class StepSearch:
         logits = logits.view(len(self.sentences), -1, logits.shape[-1])
         if step == 0:
             self.constraints.check(logits.shape[-1])
-            if len(self.sentences) * self.rows > MANY and not logits.is_cuda:  # a GPU says when its memory is used up
+            if len(self.sentences) * self.rows > MANY and not logits.is_cuda:  # a GPU raises its own error
                 row = row_bytes(self.state, len(self.sentences))
                 check_memory(self.options, row, len(self.sentences), self.size, logits.shape[-1])
         norm = log_sum(logits)
-        if not math.isfinite(norm.sum()):  # of rows that are done it may be anything
+        if not math.isfinite(norm.sum()):  # rows that are done may have any value
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
         self.constraints.limit_(logits, self.history[..., :step])
         choice = (self.draw if self.options.sample else self.choose)(logits, norm, step)
@@ -248,9 +248,9 @@ class StepSearch:
     # ---- the next tokens
 
     def choose(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
-        """Choose the hypotheses that continue, group by group."""
+        """Choose the hypotheses that continue, one group after another."""
         groups, rows = self.options.groups, self.rows // self.options.groups
-        if step < self.constraints.alike:  # within all prefixes there is but one hypothesis
+        if step < self.constraints.alike:  # while all sentences are within their prefixes, each has one hypothesis
             groups = rows = 1
         count = self.count if rows > 1 else candidate_count(1)
         best, tokens = top_tokens(scores, min(count + (groups - 1) * rows, scores.shape[-1]))
@@ -271,7 +271,7 @@ class StepSearch:
         return choices[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*choices, strict=True)))
 
     def choose_top(self, total: Float[Tensor, "s 1"], tokens: Int[Tensor, "s 1"], step: int) -> Choice:
-        """Continue each sentence by its likeliest token, or end it: `select_next` for one hypothesis per sentence."""
+        """Extend each sentence by its likeliest token, or end it: a fast `select_next` for greedy search."""
         choice, ends = Choice(torch.zeros_like(tokens), tokens, total), tokens == END
         if not bool(ends.any()):
             return choice
@@ -279,7 +279,7 @@ class StepSearch:
         return choice._replace(total=total.masked_fill(ends, -torch.inf))
 
     def select_next(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
-        """Select in order: candidates that end and have a place are finished, the first `rows` others go on."""
+        """Finish candidates that end and are among the first `rows`; return the best `rows` others, which continue."""
         ends = candidates.tokens == END
         finished = ends & (candidates.total > -torch.inf)
         finished[:, rows:] = False
@@ -290,7 +290,7 @@ class StepSearch:
         else:
             order = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
         choice = Choice(*(part.gather(1, order) for part in (candidates.parents, candidates.tokens, total)))
-        if len(order[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
+        if len(order[0]) < rows:  # a small vocabulary gives fewer candidates than rows
             fill = (0, rows - len(order[0]))
             choice = Choice(
                 F.pad(choice.parents, fill),
@@ -305,10 +305,10 @@ class StepSearch:
         return choice
 
     def draw(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
-        """A token at random for each row; those that draw END are finished."""
+        """Sample a token for each row; rows that sample END are finished."""
         assert self.numbers is not None
         s, r = norm.shape
-        shift = (self.total - norm).expand(-1, self.rows)  # the first step is one for all
+        shift = (self.total - norm).expand(-1, self.rows)  # at the first step, one row serves all samples
         scores = scores.expand(-1, self.rows, -1)
         numbers = (
             self.numbers[:, step] if self.begin is None else self.numbers[torch.arange(s), step - self.begin.cpu()]
@@ -324,10 +324,10 @@ class StepSearch:
             self.note(choice, finished, rows.masked_fill(ends, NONE), 0)
         return choice._replace(total=total.masked_fill(ends, -torch.inf))
 
-    # ---- what ends
+    # ---- hypotheses that end
 
     def finish(self, candidates: Choice, finished: Bool[Tensor, "s k"], group: int, step: int) -> None:
-        """Put the hypotheses that ended among the outputs of their sentence."""
+        """Add the hypotheses that ended to the outputs of their sentence."""
         if not bool(finished.any()):
             return
         self.ended = True
@@ -346,7 +346,7 @@ class StepSearch:
                 del pool[self.rows // self.options.groups :]
 
     def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
-        """Rank hypotheses: log-probabilities with the penalties."""
+        """Compute the scores of hypotheses: their log-probabilities with the penalties."""
         length = step + 1 if self.begin is None else (step + 1 - self.begin)[:, None].double()
         scores = choice.total / length_penalty(length, self.alpha)
         if self.state.coverage is None:
@@ -356,7 +356,7 @@ class StepSearch:
         return scores + self.options.coverage_penalty * penalty.gather(1, choice.parents)
 
     def stop_full(self, choice: Choice, group: int, step: int) -> None:
-        """Stop the hypotheses of sentences where none that goes on can enter the pool any more."""
+        """Stop all hypotheses of sentences whose pool is full and better than every unfinished hypothesis."""
         rows = self.rows // self.options.groups
         full = [i for i, sentence in enumerate(self.sentences) if len(sentence.pools[group]) == rows]
         if full:
@@ -366,7 +366,7 @@ class StepSearch:
                     choice.total[i] = -torch.inf
 
     def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], order: Int[Tensor, "s r"], first: int) -> None:
-        """Keep what was considered, for whoever asked for it: nothing of a sentence that is done."""
+        """Add the step's candidates to the traces of their sentences; a sentence that is done has none."""
         ended, rows = finished.tolist(), order.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
@@ -384,10 +384,10 @@ class StepSearch:
             else:
                 steps[-1].extend(noted)
 
-    # ---- what goes on
+    # ---- hypotheses that continue
 
     def move(self, choice: Choice, step: int) -> bool:
-        """Rows become the chosen ones, and sentences that are done leave; False if none is left."""
+        """Replace the rows with the chosen hypotheses, and remove finished sentences; return False if none is left."""
         rows, before = choice.parents.shape[1], self.history.shape[1]
         if rows > before:
             self.state = self.state.repeat_rows(rows)
@@ -408,7 +408,7 @@ class StepSearch:
         return active_count > 0
 
     def take(self, keep: Int[Tensor, " k"]) -> None:
-        """Go on with these sentences alone."""
+        """Keep only these sentences in the batch."""
         self.state, self.history, self.total = self.state.take(keep), self.history[keep], self.total[keep]
         self.lengths = self.lengths[keep]
         self.constraints.take(keep)
@@ -421,10 +421,10 @@ class StepSearch:
         if self.numbers is not None:
             self.numbers = self.numbers[rows]
 
-    # ---- what comes from outside
+    # ---- calls from other code
 
     def stop(self, sentence: SentenceSearch) -> None:
-        """End the search for a sentence, whatever was found; it leaves with the next step."""
+        """End the search for a sentence; it leaves the batch at a later step."""
         self.total[self.sentences.index(sentence)] = -torch.inf
 
 
@@ -435,9 +435,9 @@ def rank_candidates(
     count: int,
     first: int,
 ) -> tuple[Choice, Float[Tensor, "s c"]]:
-    """The best candidates of all rows, in order, and what they are ordered by; the rows count from `first`."""
+    """Return the best candidates of all rows, in order, and the values that rank them; rows count from `first`."""
     rank = (totals if paid is None else paid).flatten(1)
-    if paid is None and totals.shape[1] == 1:  # in order already
+    if paid is None and totals.shape[1] == 1:  # they are in order already
         each = slice(None), slice(count)
         return Choice(torch.zeros_like(tokens[:, 0])[each], tokens[:, 0][each], totals[:, 0][each]), rank[each]
     rank, place = rank.topk(min(count, rank.shape[1]))
@@ -446,7 +446,7 @@ def rank_candidates(
 
 
 def numbers_of(source: Tokens | Pictures) -> Tensor:
-    """The tokens of a batch, or its pictures."""
+    """Return a batch's token ids, or its pixels."""
     return source.pixels if isinstance(source, Pictures) else source.ids
 
 
@@ -454,21 +454,21 @@ def numbers_of(source: Tokens | Pictures) -> Tensor:
 
 
 def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
-    """Draw a sentence's random numbers in [0, 1), one per step and row, which hang on its tokens and the seed alone."""
-    # A generator has 32 bits of seed: sentence and seed go into them together.
+    """Draw a sentence's random numbers in [0, 1), one per step and row, from its tokens and the seed alone."""
+    # Hash the tokens and the seed into the 32 bits of the generator's seed.
     key = zlib.crc32(torch.tensor([seed % 2**63, *source], dtype=torch.int64).numpy().tobytes())
     generator = torch.Generator().manual_seed(key)
-    # Row by row, so that the first of many samples are those of a few.
+    # Draw row by row, so that the first samples do not depend on the number of samples.
     return torch.rand(rows, steps, generator=generator, dtype=torch.float64).T
 
 
 def sample_tokens(
     scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options
 ) -> Int[Tensor, "s r"]:
-    """Sample a token a row: the one on which its random number falls, with probabilities laid end to end."""
+    """Sample one token per row by inverting the cumulative distribution at the row's random number."""
     device = scores.device
     scores = (scores.cpu() if device.type == "mps" else scores).double()  # Apple's GPU has no float64
-    scores = (scores - scores.amax(-1, keepdim=True)) / options.temperature  # however small: the likeliest stays at 0
+    scores = (scores - scores.amax(-1, keepdim=True)) / options.temperature  # the largest stays 0 at any temperature
     order = None
     if 0 < options.top_k < scores.shape[-1]:
         scores, order = scores.topk(options.top_k)
@@ -477,28 +477,28 @@ def sample_tokens(
     probability = scores.softmax(-1)
     if options.top_p < 1:
         before = probability.cumsum(-1) - probability
-        probability = probability.masked_fill(before >= options.top_p, 0.0)  # the first stays: nothing is before it
+        probability = probability.masked_fill(before >= options.top_p, 0.0)  # always keeps the first token
     summed = probability.cumsum(-1)
     place = (summed <= numbers[..., None].to(summed.device) * summed[..., -1:]).sum(-1, keepdim=True)
     place = place.clamp(max=probability.shape[-1] - 1)
     return (place if order is None else order.gather(-1, place))[..., 0].to(device)
 
 
-# ---- searches that run are joined
+# ---- joining of running searches
 
 # s sentences · r rows of each · t steps
-# The options that sentences of one search may differ in.
+# The options in which the sentences of one search may differ.
 OWN = ("length_penalty", "shortest", "longest", "seed", "precision")
 
 
 def shared_options(options: Options) -> Options:
-    """What the sentences of one search have in common: the options without those that may be each sentence's own."""
+    """Return the options that all sentences of one search must share, with each sentence's own set to defaults."""
     own = OWN if options.sample else (*OWN, "nbest")
     return replace(options, **{name: getattr(Options, name) for name in own})
 
 
 def can_join(search: StepSearch, other: StepSearch) -> bool:
-    """Return whether two searches may be joined now: every sentence has all its rows, and states are of like kinds."""
+    """Return whether two searches can be joined now: same model, shared options and cache types, and all rows exist."""
     if search.model is not other.model or shared_options(search.options) != shared_options(other.options):
         return False
     if any(each.trace or each.step == 0 or each.history.shape[1] != each.rows for each in (search, other)):
@@ -508,13 +508,13 @@ def can_join(search: StepSearch, other: StepSearch) -> bool:
 
 
 def join_searches(search: StepSearch, other: StepSearch) -> None:
-    """Take the sentences of another search, which is over with that, into the first."""
+    """Move the sentences of another search into the first; the other must not be used afterwards."""
     ahead = search.step - other.step
     shift(search, max(0, -ahead))
     shift(other, max(0, ahead))
     first = min(each.begin for each in (*search.sentences, *other.sentences))
     for one in (search, other):
-        shift(one, -first)  # what was before that nobody asks for any more
+        shift(one, -first)  # remove the steps before the first sentence began
     search.size = max(search.size, other.size)
     search.state = search.state.join(other.state, search.size - search.step)
     search.history = torch.cat(
@@ -533,7 +533,7 @@ def join_searches(search: StepSearch, other: StepSearch) -> None:
 
 
 def shift(search: StepSearch, steps: int) -> None:
-    """Set the clock of a search forward, or back, with everything that is told by it."""
+    """Shift a search's step count, and everything that is relative to it, forwards or backwards."""
     search.step, search.size = search.step + steps, search.size + steps
     search.history = F.pad(search.history, (steps, 0), value=PAD)
     search.constraints.shift(steps)
@@ -542,7 +542,7 @@ def shift(search: StepSearch, steps: int) -> None:
 
 
 def penalties(search: StepSearch) -> Float[Tensor, "s 1"]:
-    """The length penalty of each sentence."""
+    """Return the length penalty's α of each sentence."""
     if isinstance(search.alpha, Tensor):
         return search.alpha
     return torch.full((len(search.sentences), 1), search.alpha, dtype=torch.float64, device=search.total.device)

@@ -1,4 +1,4 @@
-"""Translating a file or a pipe line by line; with torchrun, in several processes."""
+"""Translate a file or a pipe line by line, in one process or in several that torchrun started."""
 
 import dataclasses
 import heapq
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Processes:
-    """One process, or as many as torchrun started; a context manager that ends the group."""
+    """The processes that torchrun started, or the only one; a context manager that opens and ends their group."""
 
     def __init__(self) -> None:
         self.rank, self.world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -32,11 +32,11 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Return whether this is the process that writes."""
+        """Return whether this is the process that writes the output (rank 0)."""
         return self.rank == 0
 
     def device(self, name: str) -> str:
-        """The device of this process; auto is a GPU where there is one, and each process of a host has its own."""
+        """Return the device of this process; "auto" prefers a GPU, and each process of a host has its own GPU."""
         import torch
 
         count = torch.cuda.device_count()
@@ -62,7 +62,7 @@ class Processes:
             import torch.distributed as dist
 
             if not dist.is_initialized():
-                try:  # gloo, whatever the models are on: what is answers is text, and a block may take long
+                try:  # gloo on every device, since the results are text; a long time-out, since a block may take long
                     dist.init_process_group("gloo", timeout=timedelta(days=1))
                 except (ValueError, RuntimeError) as error:
                     why = str(error).splitlines()[0]
@@ -81,9 +81,9 @@ class Processes:
             self.own = False
 
     def share(self, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
-        """Compute `map(work, blocks)`, in order, on every process; each does its share.
+        """Yield the results of `map(work, blocks)`, in order, in every process; each process computes its share.
 
-        An error of one is an error of all: its own there, and a CommandError that repeats it elsewhere.
+        If one process fails, it raises its own error, and all others raise a CommandError that quotes it.
         """
         if self.world == 1:
             yield from map(work, blocks)
@@ -113,7 +113,7 @@ class Processes:
         answers: list[Any] = [None] * self.world
         try:
             dist.all_gather_object(answers, thing)
-        except RuntimeError as error:  # the other end of a connection is gone
+        except RuntimeError as error:  # another process closed its connection
             raise CommandError(f"stopped, because another process is gone: {str(error).splitlines()[0]}") from None
         return answers
 
@@ -124,15 +124,16 @@ Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
 
 
 T = TypeVar("T")
-NAMED = 10  # long lines that are named; more are counted
+NAMED = 10  # report so many long lines one by one, and then their number
 
 
 class LineFitter:
-    """The treatment of lines that have more tokens than a run takes: its data.longest, and its model's `limit`.
+    """Fits lines to the number of tokens that a run accepts (its data.longest and its model's `limit`).
 
-    Tokens are those of `source`, its tokenizer. With `split` every line becomes its sentences, and the long ones of
-    those pieces, each with the one of `tags` that its line begins with; where it is None only long lines do. Else long
-    lines are cut, and `warn` is told of each, and by a `counter` of how many have several sentences.
+    `source`, the run's tokenizer, counts the tokens. With `split` every line is split into sentences, and long
+    sentences into pieces; each piece gets the one of `tags` that its line begins with. `split` None splits long lines
+    only. Otherwise long lines are truncated, and `warn` gets a message for each. If `counter` is set, `end` warns of
+    lines with several sentences.
     """
 
     def __init__(
@@ -147,11 +148,11 @@ class LineFitter:
     ):
         self.source, self.limit = source, longest if limit is None else min(longest, limit)
         self.split, self.tags, self.warn = split, tags, warn
-        self.cut = 0  # lines so far
+        self.cut = 0  # lines truncated so far
         self.counter: sentence_split.SentenceCounter | None = None
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[sentence_split.Piece]]:
-        """Split each line into pieces, at least one; the line `first` of the file `name` is the first of them."""
+        """Split each line into pieces, at least one per line; `first` is the first line's number in the file `name`."""
         if self.counter is not None:
             self.counter.add(lines)
         if self.split:
@@ -173,7 +174,7 @@ class LineFitter:
         return fitted
 
     def pieces(self, line: str) -> list[sentence_split.Piece]:
-        """Split a line into sentences and what fits of them, at least one."""
+        """Split a line into sentences, and long sentences into pieces that fit; return at least one piece."""
         return sentence_split.tagged_pieces(line, self.count, self.limit, self.tags)[0] or [
             sentence_split.Piece(0, 0, "")
         ]
@@ -187,7 +188,7 @@ class LineFitter:
         return [len(ids) for ids in self.source.encode_batch(texts)]
 
     def end(self, processes: Processes) -> None:
-        """Report how many lines were cut without being named, and how many of all processes have several sentences."""
+        """Report how many more lines were truncated, and how many lines of all processes have several sentences."""
         if self.cut > NAMED:
             self.warn(f"{self.cut - NAMED:,} more lines were truncated to {self.limit:,} tokens")
         if self.counter is None:
@@ -207,10 +208,10 @@ def join_outputs(
     ranked: bool = True,
     between: str = " ",
 ) -> list[T]:
-    """Join the outputs for a line's pieces: texts and tokens in a row, scores summed.
+    """Join the outputs for a line's pieces: concatenate texts and tokens, and sum scores.
 
-    Pieces are independent of each other, so that the `count` best of the line are among the combinations of the best of
-    each. What is not ranked, such as samples, is put together in its order. A tag before a piece is not of the line.
+    Pieces are independent, so that the line's best `count` outputs are combinations of the pieces' best. Unranked
+    outputs, such as samples, are joined in order. A tag that was added before a piece does not count as a word.
     """
     each = [
         own if piece.text == line[piece.start : piece.end] else [forget_tag(output) for output in own]
@@ -218,7 +219,7 @@ def join_outputs(
     ]
     joined = list(each[0])
     for i, more in enumerate(each[1:], 1):
-        # Words are counted in the whole line; a piece may begin within one.
+        # Count words in the whole line; a piece may begin within a word.
         words = len(line[: parts[i].start].split())
         words -= parts[i].start > 0 and not line[parts[i].start - 1].isspace()
         if ranked:
@@ -234,7 +235,7 @@ def join_outputs(
 
 
 def forget_tag(output: Any) -> Any:
-    """Count the words of a source without the tag that was put before it."""
+    """Shift an output's source words by one, to remove the tag that was added before the piece."""
     links, spans = output.alignment, output.untranslated
     if links is not None:
         links = tuple((source - 1, target) for source, target in links if source > 0)
@@ -244,7 +245,7 @@ def forget_tag(output: Any) -> Any:
 
 
 def join_two(first: Any, second: Any, words: int, between: str = " ") -> Any:
-    """Join two outputs; the second's source begins at the word `words` of the line."""
+    """Join two outputs; the second's source begins at word `words` of the line."""
     alignment = first.alignment
     if alignment is not None and second.alignment is not None:
         before = len(first.text.split())
@@ -279,12 +280,12 @@ def translate_file(
     ranked: bool = True,
     look: Callable[[int, str, Sequence[Any]], None] | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Translate a file block by block; yield how many lines were done, and the text to write for them.
+    """Translate a file block by block; yield the number of lines of each block, and the text to write for them.
 
-    `translate` is given texts and their prefixes, and gives the outputs of each. `look` is shown every line with its
-    number, from 1, and its outputs.
+    `translate` takes texts and their prefixes, and yields the outputs of each text. `look` is called with every line's
+    number, from 1, its text and its outputs.
     """
-    import torch  # by now loaded, with the model
+    import torch  # already loaded with the model
 
     def work(block: Block) -> tuple[int, str]:
         parts = fit.parts(block.lines, display_name(block.path), block.place)
@@ -309,5 +310,5 @@ def translate_file(
 
 
 def first_prefixes(parts: Sequence[Sequence[sentence_split.Piece]], prefixes: Sequence[str]) -> list[str]:
-    """Return what the outputs of all pieces begin with: a line's prefix is that of its first piece."""
+    """Return a prefix for each piece: the line's prefix for its first piece, and "" for the others."""
     return [text for each, own in zip(parts, prefixes, strict=True) for text in (own, *[""] * (len(each) - 1))]

@@ -1,7 +1,8 @@
-"""Evaluation: scores that others can reproduce.
+"""Evaluation: reproducible scores with signatures.
 
-The table of metrics and how one is chosen; scores of texts, alignments, captions and labels; `evaluate`, also by
-length; items to measure on; whether a difference is significant.
+`METRICS` is the table of metrics, and `choose_metrics` picks from it. Other functions score texts, alignments, captions
+and labels. `read_items` reads a test set, and `evaluate` scores outputs for it, also by length. `compare_outputs` tests
+whether the difference between two systems is significant.
 """
 
 from typing import TYPE_CHECKING

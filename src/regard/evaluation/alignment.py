@@ -1,12 +1,12 @@
-"""Word alignments against those that people made: alignment error rate, precision, recall and F1.
+"""Scores of word alignments against gold alignments: alignment error rate, precision, recall and F1.
 
-Och and Ney 2003 (A Systematic Comparison of Various Statistical Alignment Models), section 5. A person calls a link
-sure (S) or merely possible (P, which S is part of). Of the links A of a system,
+Och and Ney 2003 (A Systematic Comparison of Various Statistical Alignment Models), section 5. An annotator marks each
+gold link as sure (S) or as possible (P, which includes S). For a system's links A,
 
     precision = |A ∩ P| / |A|,  recall = |A ∩ S| / |S|,  AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 
-over all sentences together. F1 is the harmonic mean of the two. Where nothing was linked no link is wrong, and where no
-link is sure none is missed: precision or recall is then 1, and the error of nothing against nothing is 0.
+over all sentences together. F1 is the harmonic mean of precision and recall. Without predicted links precision is 1,
+without sure links recall is 1, and without either AER is 0.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ VALUES = {"aer": "AER", "precision": "alignment precision", "recall": "alignment
 
 @dataclass(frozen=True)
 class Gold:
-    """The links of a sentence; every sure one is possible too."""
+    """The gold links of a sentence; every sure link is also possible."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
@@ -35,7 +35,7 @@ class Gold:
 
 
 def parse_links(text: str, *, first: int = 0) -> Gold:
-    """Read a line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` possible; `first` is the number of word one."""
+    """Read a line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` possible; words are numbered from `first`."""
     sure, possible = set[Link](), set[Link]()
     for (source, target), is_sure, piece in parse_marked_links(text):
         if min(source, target) < first:
@@ -45,9 +45,9 @@ def parse_links(text: str, *, first: int = 0) -> Gold:
 
 
 def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[Gold]:
-    """Read the links of a file, a line a sentence, gzip or not; what is wrong is named by file and line.
+    """Read gold links from a file, plain or gzip, one line per sentence; errors name the file and the line.
 
-    Links that cannot be read are left out where they are slips, and `say` is told of them; else they are refused.
+    A few malformed links are skipped and reported to `say`; too many raise an error.
     """
     gold, slips = list[Gold](), Slips(path)
     for chunk in read_chunks(path, say=say):
@@ -71,7 +71,7 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[G
 
 
 def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> list[str]:
-    """Warn of links to words that a sentence does not have, where those are slips; else refuse them."""
+    """Return warnings of links to words that a sentence does not have; too many such links raise an error."""
     if len(gold) != len(sources):
         raise unequal_lines(str(path), len(gold), "the text", len(sources))
     lines, slips = list[str](), Slips(path)
@@ -90,7 +90,7 @@ def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], 
 
 
 def measure_links(alignments: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measurement]:
-    """Measure a system's links, sentence by sentence: by the keys aer, precision, recall and f1."""
+    """Measure a system's links, one sentence after another; the keys are aer, precision, recall and f1."""
     rows = []
     for links, each in zip(alignments, gold, strict=False):
         predicted = set(links)
@@ -108,24 +108,24 @@ def measure_links(alignments: Iterable[Iterable[Link]], gold: Sequence[Gold]) ->
 
 
 def error_rate(counts: Sequence[float]) -> float:
-    """Return AER of |A|, |S|, |A ∩ S| and |A ∩ P|."""
+    """Return AER from |A|, |S|, |A ∩ S| and |A ∩ P|."""
     predicted, sure, hit, allowed = counts
     return 1 - (hit + allowed) / (predicted + sure) if predicted + sure else 0.0
 
 
 def precision(counts: Sequence[float]) -> float:
-    """Return the share of links that are possible."""
+    """Return the share of predicted links that are possible."""
     predicted, _, _, allowed = counts
     return allowed / predicted if predicted else 1.0
 
 
 def recall(counts: Sequence[float]) -> float:
-    """Return the share of sure links that were found."""
+    """Return the share of sure links that were predicted."""
     _, sure, hit, _ = counts
     return hit / sure if sure else 1.0
 
 
 def f1(counts: Sequence[float]) -> float:
-    """Return the harmonic mean of both."""
+    """Return the harmonic mean of precision and recall."""
     both = precision(counts), recall(counts)
     return 2 * both[0] * both[1] / sum(both) if sum(both) else 0.0

@@ -1,16 +1,16 @@
 r"""Scores of captions, each against several references: BLEU-1 … BLEU-4, CIDEr-D and ROUGE-L.
 
-- BLEU (Papineni et al. 2002): matches of n-grams, clipped by the reference that has most of them, over the whole test
-  set; the brevity penalty takes the reference whose length is nearest, the shorter of two. Nothing is smoothed.
-- CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726, section 4 and its appendix): n-grams of one to four words weighed by
-  how few pictures they speak of, $\log N - \log \max(1, \mathrm{df})$, df counted over the references of this very test
-  set; the cosine of output and reference, counts of the output clipped at the reference's, times
-  $\exp(-(l - l')^2 / 2 \cdot 6^2)$ of their lengths; the mean over references and n, times ten. Ten is the most.
-- ROUGE-L (Lin 2004): the longest common subsequence over the length of the output (P) and of the reference (R), the
-  largest of each over the references, and $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2; the mean over outputs.
+- BLEU (Papineni et al. 2002): n-gram matches over the whole test set, clipped at the highest count of any reference.
+  The brevity penalty uses the reference of the nearest length, or the shorter of two. There is no smoothing.
+- CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726, section 4 and its appendix): n-grams of one to four words have the
+  weight $\log N - \log \max(1, \mathrm{df})$, where df counts the pictures of the test set with the n-gram in a
+  reference. The score is the cosine of output and reference, with the output's values clipped at the reference's,
+  times $\exp(-(l - l')^2 / 2 \cdot 6^2)$ for lengths l and l', averaged over references and n, times ten (the maximum).
+- ROUGE-L (Lin 2004): the longest common subsequence's length, divided by the lengths of the output (P) and of the
+  reference (R), the best of each over the references; the mean of $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2.
 
-Words are what most reports of these scores count: lower case, no punctuation, `man's` two words (`man`, `'s`), `don't`
-too (`do`, `n't`). This is near to, and not the same as, the Penn Treebank's tokenizer that the COCO scorer calls.
+Words are lower-case and without punctuation, as in most reports of these scores; `man's` is two words (`man`, `'s`),
+and so is `don't` (`do`, `n't`). The COCO scorer's Penn Treebank tokenizer is similar, but not identical.
 """
 
 import math
@@ -38,21 +38,21 @@ Words = tuple[str, ...]
 
 
 def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
-    """Score captions for a validation: BLEU-4, ROUGE-L and chrF to 100, CIDEr-D to 10, exact match to 1; all from 0."""
+    """Score captions in a validation: BLEU-4, ROUGE-L and chrF (0 to 100), CIDEr-D (0 to 10), exact match (0 to 1)."""
     ways = {"bleu": measure_bleu_n, "cider": measure_cider, "rouge": measure_rouge}
     figures = {key: measured(outputs, references).score().value for key, measured in ways.items()}
     return {**figures, "chrf": chrf(outputs, references), "exact": exact(outputs, references)}
 
 
 def words(text: str) -> Words:
-    """Split a caption into the words that are counted here."""
+    """Split a caption into lower-case words without punctuation."""
     text = unicodedata.normalize("NFC", text).lower().replace("’", "'")
     pieces = BREAKS.split(CLITIC.sub(r" \1", text))
     return tuple(word for piece in pieces if (word := piece if piece in CLITICS else piece.strip(MARKS)))
 
 
 def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MAX_NGRAM) -> Measurement:
-    """Count BLEU-n's lengths, matches and n-grams, caption by caption, as sacreBLEU does."""
+    """Count lengths, n-gram matches and n-grams for BLEU-n, per caption, with sacreBLEU."""
     if not 1 <= n <= MAX_NGRAM:
         raise ArgumentError(f"n: {n} given, expected 1 to {MAX_NGRAM}")
     from sacrebleu import BLEU
@@ -66,9 +66,9 @@ def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: i
 
 
 def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """Measure CIDEr-D of each caption, of which the corpus's is the mean."""
+    """Measure CIDEr-D for each caption; the corpus score is the mean."""
     pairs = tokenize_pairs(outputs, references)
-    spoken = Counter[Words]()  # of how many pictures
+    spoken = Counter[Words]()  # the number of pictures with each n-gram
 
     def ngrams(text: Words, n: int) -> list[Words]:
         return [text[i : i + n] for i in range(len(text) - n + 1)]
@@ -88,7 +88,7 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
             mine = weighed(output, n)
             for each in captions:
                 theirs, nearness = weighed(each, n), math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
-                # The cosine of the two, the first cut off where the second is smaller; of nothing, 0.
+                # The cosine, with the output's values clipped at the reference's; 0 if a vector is zero.
                 clipped = sum(min(value, theirs.get(gram, 0.0)) * theirs.get(gram, 0.0) for gram, value in mine.items())
                 lengths = math.hypot(*mine.values()) * math.hypot(*theirs.values())
                 total += nearness * (clipped / (lengths or 1))
@@ -102,7 +102,7 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
 
 
 def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """Measure ROUGE-L of each caption, of which the corpus's is the mean."""
+    """Measure ROUGE-L for each caption; the corpus score is the mean."""
     rows = []
     for output, captions in tokenize_pairs(outputs, references):
         common = [longest_common_subsequence(output, each) for each in captions]
@@ -125,7 +125,7 @@ def longest_common_subsequence(one: Words, other: Words) -> int:
 
 
 def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
-    """Split outputs and their references into words."""
+    """Split outputs and their references into words; return a pair for each output."""
     captions = alternatives(references)
     if len(outputs) != len(captions):
         raise ArgumentError(f"references: {len(captions)} given for {len(outputs)} outputs, expected as many")

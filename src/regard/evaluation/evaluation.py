@@ -1,10 +1,10 @@
-"""A test set from text files, and a system's outputs for it, measured: as a whole, and by the length of the source.
+"""Read a test set from text files, and score a system's outputs for it, overall and by source length.
 
-A line is an item. Where alternatives are asked for, lines with the same source are one item with several references, of
-which any is right: words with several pronunciations, sentences with several translations.
+Each line is an item. With `alternatives`, lines with the same source form one item with several references, any of
+which is correct: words with several pronunciations, or sentences with several translations.
 
-Where a model without attention falls off with length, others need not: after figure 2 of Bahdanau et al. 2015
-(arXiv:1409.0473).
+Scores by length follow figure 2 of Bahdanau et al. 2015 (arXiv:1409.0473), which shows that a model without attention
+gets worse on long sentences, and one with attention does not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,13 +21,13 @@ from regard.evaluation.significance import interval, resample
 from regard.evaluation.text import normalise_text, perplexity
 from regard.io import Say, display_name, ignore, read_chunks, unequal_lines
 
-ROWS = 8  # as many buckets as a reader takes in
-FEW = 10  # sentences, below which resampling says nothing
+ROWS = 8  # the number of buckets that a table aims at
+FEW = 10  # with fewer sentences, resampling is meaningless
 
 
 @dataclass(frozen=True)
 class Items:
-    """The items to be translated and their references; `line_items` says which item each line belongs to."""
+    """The items of a test set with their references; `line_items` has the item of each line."""
 
     reference: Path
     sources: list[str] | None
@@ -39,24 +39,24 @@ class Items:
 
     @property
     def empty(self) -> int:
-        """Return the number of sources without words; their outputs are empty, and count like others."""
+        """Return the number of sources without words; their outputs are empty, and count like all others."""
         return sum(not text.strip() for text in self.sources or [])
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield each source ("" where there are none) with each of its references; not those without words."""
+        """Yield each source with each of its references, except empty ones; without sources, "" with each reference."""
         for i, texts in enumerate(self.references):
             source = "" if self.sources is None else self.sources[i]
             if self.sources is None or source.strip():
                 yield from ((source, reference) for reference in texts if reference.strip())
 
     def by_line(self, outputs: Sequence[str]) -> list[str]:
-        """Return the outputs of items as lines that stand beside those of the files."""
+        """Return the outputs of items as one output per line of the files."""
         return [outputs[item] for item in self.line_items]
 
     def read_outputs(self, path: str | Path, say: Say = ignore) -> list[str]:
-        """Read a system's outputs from a file with a line for each line of the test set, or for each item.
+        """Read a system's outputs from a file with one line per line of the test set, or one per item.
 
-        Where several lines are one item, the first of their outputs counts.
+        If several lines belong to one item, the first of their outputs counts.
         """
         texts = read_texts(path, say)
         if len(texts) == len(self.line_items):
@@ -76,9 +76,9 @@ class Items:
 def read_items(
     source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = ignore
 ) -> Items:
-    """Read a test set from its files, plain text, tables of pairs, or gzip; without a source there are only references.
+    """Read a test set from plain text files or tables of pairs, gzip or not; without a source, read references only.
 
-    `say` is told of lines that were cut.
+    Truncated lines are reported to `say`.
     """
     references = read_texts(reference, say, "target")
     if source is None:
@@ -92,16 +92,16 @@ def read_items(
     line_items = [numbers.setdefault(normalise_text(text), len(numbers)) for text in sources]
     if len(numbers) == len(sources):
         raise DataError(f"{source}: none of its {len(sources):,} lines occurs twice, so there are no alternatives")
-    grouped: list[dict[str, None]] = [{} for _ in numbers]  # a reference that comes twice is one
+    grouped: list[dict[str, None]] = [{} for _ in numbers]  # equal references count once
     for item, text in zip(line_items, references, strict=True):
         grouped[item][text] = None
     return Items(Path(reference), list(numbers), [tuple(each) for each in grouped], line_items)
 
 
 def read_texts(path: str | Path, say: Say = ignore, side: Side | None = None) -> list[str]:
-    """Read the lines of a text file or a pipe; a DataError where there are none, or where it is no text.
+    """Read the lines of a text file or a pipe; a file that is empty or not text raises a DataError.
 
-    Of a table of pairs, it is the texts of one side: of a TSV column 1 or 2, of JSON lines `source` or `target`.
+    From a table of pairs, read the texts of one side: column 1 or 2 of a TSV, `source` or `target` of JSON lines.
     """
     texts = None if side is None else TableTexts.of(path if isinstance(path, str) else str(path), None, say, side)
     lines = [line for chunk in read_chunks(path, say=say) for line in (chunk if texts is None else texts(chunk))]
@@ -112,17 +112,17 @@ def read_texts(path: str | Path, say: Say = ignore, side: Side | None = None) ->
 
 @dataclass(frozen=True)
 class Bucket:
-    """The sentences whose source is from `first` to `last` long (None: and longer), and their score."""
+    """The sentences with source lengths from `first` to `last` (None: or longer), and their score."""
 
     first: int
     last: int | None
     sentences: int
     value: float
-    interval: tuple[float, float] | None  # 95 %, by bootstrap; None where there are too few sentences to draw from
+    interval: tuple[float, float] | None  # 95 %, by bootstrap; None with too few sentences
 
     @property
     def name(self) -> str:
-        """Return the bucket's lengths, as in 10–19."""
+        """Return the bucket's range of lengths, such as "10–19"."""
         if self.last is None:
             return f"{self.first}+"
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
@@ -130,17 +130,17 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Lengths:
-    """A score by length; `unit` says what lengths are counted in."""
+    """A score by source length; `unit` is "words" or "characters"."""
 
     metric: str
     unit: str
     buckets: list[Bucket]
-    value: float  # over all
+    value: float  # over all sentences
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by their keys, BLEU by source length where it was asked for, and how much was measured."""
+    """Scores by key, a score by source length if requested, and the numbers of sentences, lines and empty sources."""
 
     scores: dict[str, Score]
     lengths: Lengths | None
@@ -149,13 +149,13 @@ class Evaluation:
     empty: int
 
     def counted(self) -> str:
-        """Describe how much was measured, in words."""
+        """Describe in words how many sentences were measured."""
         text = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
         text += f" from {self.lines:,} lines" if self.lines != self.sentences else ""
         return text + (f", {self.empty:,} of them with an empty source" if self.empty else "")
 
     def table(self) -> dict[str, Any]:
-        """Return the evaluation in types that JSON has."""
+        """Return the evaluation as a dictionary for JSON."""
         return {
             "sentences": self.sentences,
             "lines": self.lines,
@@ -175,10 +175,10 @@ def evaluate(
     tokens: Iterable[Sequence[float]] = (),
     tokenizer: str = "",
 ) -> Evaluation:
-    """Measure outputs by the scores that `keys` name (see metric.py).
+    """Score outputs by the metrics that `keys` name (see metric.py).
 
-    For "perplexity", `tokens` has the log-probabilities of each reference's tokens, and outputs are not looked at.
-    "lengths" is BLEU by source length; chrF where that is asked for and BLEU is not.
+    "perplexity" uses only `tokens`, the log-probabilities of each reference's tokens, and no outputs. "lengths" is BLEU
+    by source length, or chrF if `keys` has chrF but not BLEU.
     """
     if outputs is not None and len(outputs) != len(items):
         raise ArgumentError(f"outputs: {len(outputs)} given, expected one for each of {len(items)} items")
@@ -203,7 +203,7 @@ def evaluate(
 
 
 def measure_lengths(sources: Sequence[str]) -> tuple[list[int], str]:
-    """Measure the length of each source in words; in characters where no source has a space, as in Chinese."""
+    """Return each source's length in words, or in characters if no source has a space, as in Chinese; and the unit."""
     words = [len(text.split()) for text in sources]
     if max(words, default=0) > 1:
         return words, "words"
@@ -217,13 +217,13 @@ def score_by_length(
     width: int | None = None,
     resamples: int = 1000,
 ) -> Lengths:
-    """Score each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
+    """Score each range of source lengths that has sentences; the lengths determine `width` if it is None.
 
-    Ranges begin at multiples of the width, the last one is open, and empty sources stand alone.
+    Ranges begin at multiples of the width, the last one may be open, and empty sources have their own range.
     """
     lengths, unit = measure_lengths(sources)
     counts = np.array(lengths, dtype=np.int64)
-    # A few very long ones do not stretch the rest.
+    # Choose the width by the 98 % quantile, so that a few very long sources do not widen all ranges.
     usual = float(np.quantile(counts, 0.98, method="higher")) if len(counts) else 0.0
     if width is None:
         width = next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500) if usual < step * ROWS), 1000)

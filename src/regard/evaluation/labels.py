@@ -1,8 +1,8 @@
-"""Predicted labels against true ones: accuracy, precision, recall, F1 and the confusion matrix.
+"""Scores of predicted labels: accuracy, precision, recall, F1 and the confusion matrix.
 
-Of a label, precision is the share of what was called so that is so, recall the share of what is so that was called so,
-and F1 the harmonic mean of the two; macro-F1 is the plain mean of F1 over the labels that there are or that were said,
-so that a rare label counts as much as a frequent one. What has nothing to be a share of is 0.
+Precision is the share of a label's predictions that are correct, recall the share of its true items that were
+predicted, and F1 their harmonic mean. Macro-F1 is the plain mean of F1 over all labels that occur in the references or
+the predictions, so that rare labels count as much as frequent ones. A share of nothing is 0.
 
 k labels
 """
@@ -17,10 +17,10 @@ from regard.errors import ArgumentError
 
 
 class Labelling:
-    """A confusion matrix, how often each label was predicted where each is right, and its scores."""
+    """A confusion matrix of true and predicted labels, and its scores."""
 
     def __init__(self, labels: tuple[str, ...], confusion: Int64[np.ndarray, "k k"]):
-        """`confusion` has a row for what is right, a column for what was said."""
+        """Compute all scores; `confusion` has a row per true label and a column per predicted label."""
         self.labels, self.confusion = labels, confusion
         right, said, there = np.diagonal(confusion), confusion.sum(0), confusion.sum(1)
         self.accuracy = float(shares(right.sum(), confusion.sum()))
@@ -31,7 +31,7 @@ class Labelling:
         self.macro_f1 = float(self.f1[known].mean()) if known.any() else 0.0
 
     def table(self) -> dict[str, Any]:
-        """Return everything, as JSON has it."""
+        """Return all scores and the matrix as a dictionary for JSON."""
         columns = zip(self.confusion.sum(1), self.precision, self.recall, self.f1, strict=True)
         return {
             "accuracy": self.accuracy,
@@ -45,7 +45,7 @@ class Labelling:
 
 
 def measure_labels(outputs: Sequence[str], references: Sequence[str], labels: Sequence[str] | None = None) -> Labelling:
-    """Compare the labels of a system with the right ones; without `labels`, those that come are sorted."""
+    """Compare a system's labels with the true ones; without `labels`, the labels that occur, sorted, are used."""
     if len(outputs) != len(references):
         raise ArgumentError(f"references: {len(references)} given for {len(outputs)} outputs, expected as many")
     names = tuple(sorted({*outputs, *references})) if labels is None else tuple(labels)
@@ -60,5 +60,5 @@ def measure_labels(outputs: Sequence[str], references: Sequence[str], labels: Se
 
 
 def shares(part: Any, whole: Any) -> np.ndarray:
-    """Divide part by whole; 0 where there is nothing."""
+    """Divide part by whole; 0 where whole is 0."""
     return np.asarray(np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0))

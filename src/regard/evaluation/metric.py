@@ -1,7 +1,7 @@
-"""The parts of every score, a row of counts for each sentence and the value of their sum; and METRICS, their table.
+"""Measurements: a row of counts per sentence and the function that scores their sum; and METRICS, the table of metrics.
 
-BLEU's n-gram matches, an edit rate's edits and lengths, exact match's hits: all add up over sentences. With the rows at
-hand a corpus, the sentences of one length, and a thousand resamples of the corpus are scored alike.
+BLEU's n-gram matches, an edit rate's edits and lengths, and exact match's hits all add up over sentences. So the rows
+suffice to score the corpus, the sentences of one length, and a thousand resamples of the corpus.
 
 n sentences · k counts · r sums
 """
@@ -19,13 +19,13 @@ from regard import plugins
 from regard.config import suggestion
 from regard.errors import ArgumentError
 
-Reference = str | Sequence[str]  # one, or several of which any is right
+Reference = str | Sequence[str]  # one text, or several, any of which is correct
 Unit = Literal["points", "share", "tokens"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number, and how it was reached: points from 0 to 100, a share from 0 to 1, or equally likely tokens."""
+    """A score with its signature; its unit is points (0 to 100), a share (0 to 1) or equally likely tokens."""
 
     name: str
     value: float
@@ -38,32 +38,32 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """The counts of one metric for a system's outputs, sentence by sentence."""
+    """The counts of one metric for a system's outputs, one row per sentence."""
 
     name: str
     rows: Float[np.ndarray, "n k"]
-    of: Callable[[list[float]], float]  # the value of summed rows
+    of: Callable[[list[float]], float]  # computes the score from summed rows
     signature: str
     unit: Unit = "points"
-    higher: bool = True  # whether more is better
+    higher: bool = True  # whether higher is better
 
     def score(self) -> Score:
         """Return the score over all sentences."""
         return Score(self.name, self.of(self.rows.sum(0).tolist()), self.signature, self.unit)
 
     def values(self, sums: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r"]:
-        """Return the value of each of several sums."""
+        """Return the score of each row of sums."""
         return np.array([self.of(row) for row in sums.tolist()], dtype=np.float64)
 
 
 class Metric(NamedTuple):
-    """A row of METRICS: what counts a score from outputs and references alone, and what can be said to it.
+    """A row of METRICS: a function that measures outputs against references, and the options that it accepts.
 
     The function is `(outputs, references, **options) -> Measurement`, or its dotted name, imported on demand.
     """
 
     function: Callable[..., Measurement] | str
-    options: tuple[str, ...] = ("lowercase",)  # those of `lowercase` and `tokenize` that it takes
+    options: tuple[str, ...] = ("lowercase",)  # of `lowercase` and `tokenize`
 
 
 METRICS: MutableMapping[str, Metric] = plugins.table("metric")
@@ -79,12 +79,12 @@ for row_name, row in {
 
 
 def metric_names() -> tuple[str, ...]:
-    """Return everything that can be asked for of translations: METRICS, perplexity, and BLEU by source length."""
+    """Return all keys that `evaluate` accepts: those of METRICS, "perplexity" and "lengths"."""
     return (*METRICS, "perplexity", "lengths")
 
 
 def choose_metrics(text: str, available: Sequence[str]) -> list[str]:
-    """Split a list with commas into keys; a key that is not known is an ArgumentError with what was meant."""
+    """Split a comma-separated list into keys; an unknown key raises an ArgumentError with a suggestion."""
     keys = [key.strip().lower().replace("-", "_") for key in text.split(",")]
     for key in keys:
         if key not in available:
@@ -100,24 +100,24 @@ def measure(
     lowercase: bool = False,
     tokenize: str = "auto",
 ) -> Measurement:
-    """Measure outputs by a row of METRICS."""
+    """Measure outputs by the metric that `key` names in METRICS."""
     metric, options = METRICS[key], {"lowercase": lowercase, "tokenize": tokenize}
     function: Callable[..., Measurement] = plugins.resolve(metric.function)
     return function(outputs, references, **{name: options[name] for name in metric.options})
 
 
 def alternatives(references: Sequence[Reference]) -> list[tuple[str, ...]]:
-    """Return references as tuples of alternatives, one tuple a sentence."""
+    """Return references as tuples of alternatives, one tuple per sentence."""
     return [(each,) if isinstance(each, str) else tuple(each) for each in references]
 
 
 def signature_of(references: Sequence[Reference], **facts: str) -> str:
-    """Return a signature in the form of sacreBLEU's, for what Regard counts itself."""
+    """Return a signature in sacreBLEU's format for a score that Regard computes itself."""
     counts = {len(each) for each in alternatives(references)}
     whole = {"nrefs": str(counts.pop()) if len(counts) == 1 else "var", **facts, "regard": regard.__version__}
     return "|".join(f"{key}:{value}" for key, value in whole.items())
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it: no infinity, no NaN."""
+    """Return a number, or None for infinity and NaN, which JSON cannot represent."""
     return value if math.isfinite(value) else None

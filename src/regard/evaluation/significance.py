@@ -1,8 +1,8 @@
-"""Is one system better than another, or was it luck? Paired bootstrap resampling (Koehn 2004, W04-3250).
+"""Test whether one system is significantly better than another by paired bootstrap resampling (Koehn 2004, W04-3250).
 
-Sentences are drawn with replacement, as many as there are, and both systems are scored on the same draw; a thousand
-times. Draws are sacreBLEU's at the same seed, so that `sacrebleu --paired-bs` prints the same means and intervals.
-`find_contrasts` shows in which sentences two systems differ most.
+Each of a thousand resamples draws as many sentences as there are, with replacement, and scores both systems on them.
+With the same seed the draws are sacreBLEU's, so that `sacrebleu --paired-bs` prints the same means and intervals.
+`find_contrasts` finds the sentences in which two systems differ most.
 
 n sentences · k counts · r resamples
 """
@@ -20,34 +20,34 @@ from regard.evaluation.text import edit_distance, measure_chrf
 
 SEED = 12345  # sacreBLEU's
 LEVEL = 0.05
-BLOCK = 1 << 22  # numbers of a block of draws
+BLOCK = 1 << 22  # random numbers per block of resamples
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Two systems by one metric: what B has more than A."""
+    """The difference between two systems in one metric, B minus A."""
 
     a: Score
     b: Score
     mean: float  # over the resamples
-    low: float  # of a 95 % interval
+    low: float  # the 95 % interval, from low to high
     high: float
     p: float
-    higher: bool  # whether more is better
+    higher: bool  # whether higher is better
 
     @property
     def value(self) -> float:
-        """Return B's score less A's."""
+        """Return B's score minus A's."""
         return self.b.value - self.a.value
 
     @property
     def significant(self) -> bool:
-        """Return whether a difference as large would come up by luck less than once in twenty times."""
+        """Return whether p is below 0.05."""
         return self.p < LEVEL
 
     @property
     def better(self) -> str | None:
-        """Return the better system, "A" or "B"; None where they are equal."""
+        """Return the better system, "A" or "B"; None if they are equal."""
         if not self.value:
             return None
         return "B" if (self.value > 0) == self.higher else "A"
@@ -58,9 +58,9 @@ def paired_bootstrap(
 ) -> list[Difference]:
     """Compare two systems by each metric: their difference, its 95 % interval and its p-value.
 
-    `a` and `b` are the same metrics of the same sentences. p is two-sided: how often a difference between systems that
-    are equally good would be as far from zero as the one observed, equally good systems being the resamples moved to
-    have a mean of zero (Riezler and Maxwell 2005). sacreBLEU's is one-sided, about half of it.
+    `a` and `b` have the same metrics for the same sentences. p is two-sided: the probability that two equally good
+    systems differ at least as much as observed. The resampled differences, shifted to a mean of zero, stand for equally
+    good systems (Riezler and Maxwell 2005). sacreBLEU's p is one-sided, about half of this.
     """
     if resamples < 1:
         raise ArgumentError(f"resamples: {resamples} given, expected at least 1")
@@ -72,7 +72,7 @@ def paired_bootstrap(
         differences = samples[i + len(a)] - samples[i]
         one, other = first.score(), second.score()
         low, high = interval(differences)
-        # How likely a difference as large is by luck alone; never 0, as nothing is after finitely many draws.
+        # The share of shifted differences at least as large; adding one to both counts keeps p above 0.
         as_large = np.abs(differences - differences.mean()) >= abs(other.value - one.value)
         p = float((np.count_nonzero(as_large) + 1) / (len(differences) + 1))
         comparisons.append(Difference(one, other, float(differences.mean()), low, high, p, first.higher))
@@ -82,7 +82,7 @@ def paired_bootstrap(
 def resample(
     measurements: Sequence[Measurement], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
 ) -> list[Float[np.ndarray, "r"]]:
-    """Compute several metrics on the same draws of their sentences; `among` limits what is drawn from."""
+    """Compute several metrics on the same resamples of their sentences; `among` limits the sentences to draw from."""
     sizes = {len(each.rows) for each in measurements}
     if len(sizes) > 1:
         raise ArgumentError(f"measured: {sorted(sizes)} sentences given, expected the same number for all")
@@ -96,7 +96,7 @@ def resample(
     for start in range(0, resamples, block):
         stop = min(start + block, resamples)
         draws = random.integers(0, size, size=(stop - start, size))
-        # How often each sentence was drawn, times its counts: a product in place of a copy of the corpus a draw.
+        # Multiply how often each sentence was drawn by its counts, instead of copying the corpus for each resample.
         draws += np.arange(stop - start)[:, None] * size
         often = np.bincount(draws.ravel(), minlength=(stop - start) * size).reshape(-1, size)
         sums[start:stop] = often.astype(np.float64) @ counts
@@ -105,13 +105,13 @@ def resample(
 
 
 def interval(values: Float[np.ndarray, "r"]) -> tuple[float, float]:
-    """Return what 95 % of the values lie between: of forty, all but the least and the greatest."""
+    """Return the 95 % interval of values: for forty values, without the lowest and the highest."""
     ordered, out = np.sort(values), len(values) // 40
     return float(ordered[out]), float(ordered[len(values) - out - 1])
 
 
 def conclusion(differences: Sequence[Difference]) -> str:
-    """Say what the first difference means, in a sentence; and which others say the opposite, where they do."""
+    """Summarise the first difference in a sentence, and name the metrics that significantly prefer the other system."""
     first = differences[0]
     name = first.a.name
     if first.better is None:
@@ -131,9 +131,9 @@ def conclusion(differences: Sequence[Difference]) -> str:
 
 @dataclass(frozen=True)
 class Contrast:
-    """One sentence by two systems, with the chrF of each; of several references the nearest to the better output."""
+    """One sentence with two systems' outputs and their chrF; `reference` is the one nearest to the better output."""
 
-    number: int  # counted from 1
+    number: int  # from 1
     source: str
     reference: str
     a: str
@@ -151,7 +151,7 @@ def find_contrasts(
     count: int = 5,
     lowercase: bool = False,
 ) -> tuple[list[Contrast], list[Contrast]]:
-    """Find the sentences in which A is better by the most chrF, and those in which B is, at most `count` of each."""
+    """Find the sentences in which A's chrF is higher by the most, and those in which B's is, at most `count` each."""
     one, other = (measure_chrf(each, references, lowercase=lowercase) for each in (a, b))
     first, second = one.values(one.rows), other.values(other.rows)
     gain, texts = second - first, alternatives(references)
@@ -167,22 +167,22 @@ def find_contrasts(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems compared on a test set: by each metric, and in the sentences in which they differ most."""
+    """A comparison of two systems on a test set, by each metric, with the sentences in which they differ most."""
 
     differences: dict[str, Difference]  # by the key of the metric
     contrasts: tuple[list[Contrast], list[Contrast]]  # sentences in which A is better, and those in which B is
     sentences: int
-    same: int  # of the sentences, those of which both outputs are the same
+    same: int  # the number of sentences with identical outputs
     resamples: int
     seed: int
 
     @property
     def conclusion(self) -> str:
-        """Return, in a sentence, what the first metric tells of the two systems."""
+        """Return a sentence that summarises the first metric's difference."""
         return conclusion(list(self.differences.values()))
 
     def table(self) -> dict[str, Any]:
-        """Return the comparison in types that JSON has."""
+        """Return the comparison as a dictionary for JSON."""
         metrics = {
             key: {
                 "name": each.a.name,
@@ -216,7 +216,7 @@ def compare_outputs(
     seed: int = SEED,
     examples: int = 3,
 ) -> Comparison:
-    """Compare the outputs of two systems by `metrics`, keys of METRICS, of which the first decides."""
+    """Compare the outputs of two systems by `metrics`, keys of METRICS; the first decides the conclusion."""
     first, second = (
         [measure(key, outputs, references, lowercase=lowercase, tokenize=tokenize) for key in metrics]
         for outputs in (a, b)

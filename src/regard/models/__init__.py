@@ -1,8 +1,8 @@
-"""Models: every sequence-to-sequence architecture of the lineage, on one contract.
+"""Models: sequence-to-sequence architectures from the RNN encoder-decoder to the Transformer, behind one interface.
 
-Kinds: the table with papers and options, which imports no torch; `build` makes a model. Configurations: `ModelConfig`
-and its children. The contract: `Model`, `Memory`, `Tokens`, `Pictures`, `Documents`. Models and layers by themselves.
-Weights: how they are read and checked.
+`kinds` and `KINDS` list every kind with its paper and options, without importing torch; `build` makes a model.
+`ModelConfig` and its subclasses hold the options. `Model`, `Memory`, `Tokens`, `Pictures` and `Documents` are the
+contract. Some models and layers can be used on their own. `read_weights` and `check_weight` read and check weights.
 """
 
 from typing import TYPE_CHECKING

@@ -1,34 +1,33 @@
-r"""Show, attend and tell: a picture to a grid of features, and a decoder that looks at its places word by word.
+r"""Show, attend and tell: a CNN turns a picture into a grid of features; a decoder attends to its places at every word.
 
-Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015 (arXiv:1502.03044). The paper's annotations are a
-trained VGG's 14 × 14 places; here the grid is that of a small ResNet trained along with the words, or of a `timm` or
-`torchvision` backbone. Its places, row by row, are the memory; which of them a word looked at is read off the decoder's
-attention as of any other source, and `Memory.grid` says how they lie.
+Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015 (arXiv:1502.03044). The paper's annotations are the
+14 × 14 places of a pretrained VGG; here the grid comes from a small ResNet that is trained with the decoder, or from a
+`timm` or `torchvision` backbone. The memory holds its places row by row, and `Memory.grid` holds its height and width.
+The decoder's attention weights show which places a word attends to, as for any other source.
 
-The LSTM (sections 3.1.2 and 4) looks at every word at the whole picture, at one place, or not at all. Places $a_i$ of
-the grid are the annotations, $y_{t-1}$ is the word just read.
+At every word the LSTM (sections 3.1.2 and 4) attends to the whole picture, to one place, or not at all. The places
+$a_i$ of the grid are the annotations; $y_{t-1}$ is the word just read.
 
-- $c_0, h_0$ from the mean annotation, each by a tanh of its own.
+- $c_0$ and $h_0$ are each a tanh layer of the mean annotation.
 - $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
-- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ one number per word.
-- Hard: in training a place is drawn from $\alpha_t$ (for a share `sampled` of the sentences, the others take the sum),
-  in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept. A departure: with a grid
-  that is yet to be learned, draws are of nothing at first, and teach not to look; so none is made in the first
-  `settle` batches, and the share grows in as many more.
-- Straight through: in training a place is drawn from $\alpha_t$ by Gumbel's noise g, and the gradient is that of
-  $\mathrm{softmax}((e_t + g)/\tau)$, of all places (Jang et al. 2017, arXiv:1611.01144); in evaluation it is the
-  likeliest, as of hard attention.
-- None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
-  parameters.
-- $h_t$ from the cell over $[E y_{t-1}; \hat z_t]$; deep output $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$ (equation 7),
-  $L_o$ being the model's readout. $L_h$ and $L_o$ have a bias, as have the layers of $c_0$, $h_0$ and the score.
+- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, where the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ is one number
+  per word.
+- Hard: training samples a place from $\alpha_t$ for a share `sampled` of the sentences and uses the weighted sum for
+  the others. Evaluation takes the likeliest place, so that a search is deterministic. The gate is kept. A departure:
+  while the grid is untrained, sampled places carry no information and teach the model to ignore the picture. So the
+  first `settle` batches sample nothing, and over as many more the share grows to `sampled`.
+- Straight through: training samples a place from $\alpha_t$ with Gumbel noise g and uses the gradient of
+  $\mathrm{softmax}((e_t + g)/\tau)$ over all places (Jang et al. 2017, arXiv:1611.01144). Evaluation takes the
+  likeliest place, as in hard attention.
+- None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. Only the attention's parameters are missing.
+- The cell computes $h_t$ from $[E y_{t-1}; \hat z_t]$; the deep output is $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$
+  (equation 7), where $L_o$ is the readout. $L_h$, $L_o$, the layers of $c_0$ and $h_0$, and the score have biases.
 
-With several layers the query is the top one's state, and the picture goes into the first. Dropout falls on words,
-between layers and before the readout, never on what goes from step to step.
+With several layers, the top layer's state is the query, and the first layer reads the picture. Dropout applies to word
+embeddings, between layers and before the readout, never from step to step.
 
-In place of the LSTM there may be the decoder of Vaswani et al. 2017 (arXiv:1706.03762): blocks over the words so far
-attend to the places, which are projected to the width of the model and get the sinusoids of their row and column:
-without them blocks could not tell left from right.
+The decoder of Vaswani et al. 2017 (arXiv:1706.03762) can replace the LSTM: its blocks attend to the places, which are
+projected to the model's width and get the sinusoids of their row and column, to tell left from right.
 """
 
 # b pictures or captions · n words · m places · h w height and width of the grid · c channels · e width of a word
@@ -85,7 +84,7 @@ from regard.models.recurrent import (
 
 
 class CaptionerModel(Model):
-    """A network that turns a picture into a grid of features, and an LSTM or a Transformer that describes it."""
+    """A network that turns a picture into a grid of features, and an LSTM or a Transformer that writes the caption."""
 
     def __init__(self, config: CaptionerConfig, source: int, target: int):
         super().__init__()
@@ -133,11 +132,11 @@ class CaptionerModel(Model):
         return Memory(features, Lengths(count), sentence, size)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Decode all words of all captions; the decoder's own docstring lists what an objective may read."""
+        """Decode all words of all captions; the decoder's docstring lists the tensors it returns for objectives."""
         return self.decoder.decode(memory, target)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the state before the first word; without attention no coverage is kept."""
+        """Return the state before the first word; a decoder without attention keeps no coverage."""
         return self.decoder.start(memory, rows, size, coverage)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
@@ -146,12 +145,12 @@ class CaptionerModel(Model):
         return self.output(hidden), state
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
-        """Return h of the LSTM's top layer; a Transformer has none."""
+        """Return h of the LSTM's top layer; None for a Transformer."""
         return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the paper's formulas for the LSTM decoder; a Transformer has those of attention in general."""
+        """Return the paper's formulas for the LSTM decoder, or those of attention in general for a Transformer."""
         config = self.config
         if config.decoder != "lstm":
             own = {
@@ -181,7 +180,7 @@ WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-throu
 
 
 class Glimpse(NamedTuple):
-    """The glimpse that one word takes of the picture: a context, and how it was chosen, which an objective may need."""
+    """The context that one word reads from the picture, with the weights and log-probabilities that objectives need."""
 
     context: Float[Tensor, "b c"]
     weights: Float[Tensor, "b m"] | None = None
@@ -190,7 +189,7 @@ class Glimpse(NamedTuple):
 
 
 class LSTMDecoder(nn.Module):
-    """A decoder of words from the places of a grid, one after the other."""
+    """An LSTM decoder that attends to the places of a grid and writes a caption word by word."""
 
     batches: Tensor
     baseline: Tensor
@@ -206,8 +205,8 @@ class LSTMDecoder(nn.Module):
             own = {"hard": weighting.Hard(), "straight-through": weighting.Gumbel(config.tau)}.get(config.attention)
             self.cross = Attention(Additive(size, channels, config.hidden), weighting=own)
         if config.attention == "hard":
-            # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
-            # its baseline, 0 where there is none yet.
+            # The objective's batch count and its baseline (0 before the first batch). They are buffers, so that
+            # checkpoints hold them.
             self.register_buffer("batches", torch.zeros(()))
             self.register_buffer("baseline", torch.zeros(()))
         self.gate = make_linear(size, 1) if config.gate else None
@@ -216,14 +215,14 @@ class LSTMDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def remember(self, features: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
-        """Return what a caption starts from: the mean of the picture's annotations, and the first states from it."""
+        """Return the LSTM's first states and, without attention, the mean annotation that they are computed from."""
         mean = features.mean(1)
         start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
         return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
 
     @property
     def share(self) -> Float[Tensor, ""] | float:
-        """Return the share of captions whose places are sampled; it grows from 0 after the first `settle` batches."""
+        """Return the share of captions that sample their places; it is 0 for `settle` batches, then grows."""
         config = self.config
         if config.settle == 0:
             return config.sampled
@@ -232,8 +231,9 @@ class LSTMDecoder(nn.Module):
     # ---- all words at once
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n e"], dict[str, Tensor]]:
-        """Decode, teacher forced: `weights` [b n m]; for hard attention in training `log_prob` and `entropy` [b n],
-        and `sampled` [b], the captions whose places were sampled.
+        """Decode with teacher forcing, and return `weights` [b n m].
+
+        Hard attention in training also returns `log_prob` and `entropy` [b n], and `sampled` [b], a mask of captions.
         """
         words = self.dropout(self.words(target.padded_ids))
         hidden, extra = self.recur(words, memory.pad())
@@ -241,7 +241,7 @@ class LSTMDecoder(nn.Module):
 
     @without_autocast("cuda")
     def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
-        """Run the LSTM over all words; return what the readout reads, and what `decode` gives beside it."""
+        """Run the LSTM over all words; return the readout's input and the named tensors that `decode` returns."""
         first, state = self.cells.each[0], memory.sentence["start"]
         look, extra = self.choose_glimpse(memory)
         tops, contexts, looks = [], [], []
@@ -258,7 +258,7 @@ class LSTMDecoder(nn.Module):
         return self.read(words, torch.stack(tops, 1), torch.stack(contexts, 1)), extra
 
     def choose_glimpse(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Glimpse], dict[str, Tensor]]:
-        """Choose the function that gives the context of a step; also what an objective needs from before the first."""
+        """Return the function that computes a step's glimpse, and `sampled` for hard attention in training."""
         if self.cross is None:
             mean = memory.sentence["mean"]
             return lambda query: Glimpse(mean), {}
@@ -274,8 +274,8 @@ class LSTMDecoder(nn.Module):
 
             return watched, {}
 
-        # With one query a caption there is little more to a call than finding out how to serve it. And tanh(x) is
-        # 2σ(2x) - 1: a sigmoid is several times as fast on a CPU, and to a softmax the 1 makes no difference.
+        # With one query per caption, choosing a backend would take most of an attention call. And tanh(x) is
+        # 2σ(2x) - 1: a sigmoid is several times as fast on a CPU, and the softmax cancels the constant.
         score, fast = attention.score, is_standard(attention, (Additive,), (usual,))
         if fast:
             doubled, vector = 2 * keys.keys, 2 * cast(Additive, score).v
@@ -295,7 +295,7 @@ class LSTMDecoder(nn.Module):
     # ---- the parts of a step
 
     def apply_gate(self, before: Float[Tensor, "r d"], context: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
-        """Compute β z: the context times how much the picture counts for a word."""
+        """Compute β z: multiply the context by the gate."""
         return context if self.gate is None else torch.sigmoid(self.gate(before)) * context
 
     def project_context(self, context: Float[Tensor, "r c"]) -> Float[Tensor, "r g"]:
@@ -337,14 +337,14 @@ class LSTMDecoder(nn.Module):
 
 
 def attend_places(weights: Float[Tensor, "b m"], features: Float[Tensor, "b m c"]) -> Glimpse:
-    """Sum the places by their weights."""
+    """Compute the sum of the places, weighted by attention."""
     return Glimpse(torch.bmm(weights[:, None], features)[:, 0], weights)
 
 
 def sample_place(
     scores: Float[Tensor, "b m"], features: Float[Tensor, "b m c"], sampled: Bool[Tensor, " b"]
 ) -> Glimpse:
-    """Sample one place for each caption of `sampled`; for the others, sum all places by their probability."""
+    """Sample one place for each caption in `sampled`; for the others, sum all places weighted by probability."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
     picked = weighting.sample_key(probabilities)[:, None]
@@ -356,7 +356,7 @@ def sample_place(
 
 
 class BlockDecoder(nn.Module):
-    """A decoder of words from the places of a grid; known words are decoded all at once."""
+    """A Transformer decoder that attends to the places of a grid; training decodes all words at once."""
 
     def __init__(self, config: CaptionerConfig, channels: int, target: int):
         super().__init__()
@@ -375,8 +375,8 @@ class BlockDecoder(nn.Module):
         initialise(self)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
-        """Decode all words at once; `weights` [b n m], in training if they count, are means over heads and blocks."""
-        memory.cross_span(target)  # refuses a packed one
+        """Decode all words at once; with a penalty, training returns `weights` [b n m], means over heads and blocks."""
+        memory.cross_span(target)  # raises an error for a packed target
         x = self.words(target.ids, target.span)
         if not (self.training and self.config.penalty):
             return self.stack(x, memory.states), {}

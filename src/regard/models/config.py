@@ -1,4 +1,4 @@
-"""The options of every kind of model, after what they share: `ModelConfig`, and the limits. Imports no torch."""
+"""Options of every kind of model: `ModelConfig`, which all share, its subclasses and their limits. Imports no torch."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -9,12 +9,12 @@ from regard.errors import ConfigError
 __all__ = ["Cell", "EncoderDecoderConfig", "ModelConfig"]
 
 Cell = Literal["rnn", "gru", "lstm"]
-WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
+WIDEST = 65_536  # the width of a vector; a square float32 matrix of this width takes 16 GiB
 DEEPEST = 256  # layers
 HEADS = 1024
-MAX_POSITIONS = 1_048_576  # positions
-MAX_WEIGHT = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
-WINDOW_RADIUS = {"window": 8, "convolution": 1}  # words on each side, where model.reach says nothing
+MAX_POSITIONS = 1_048_576
+MAX_WEIGHT = 1_000_000  # the weight of a term of the loss; a larger one drowns all other terms in float32
+WINDOW_RADIUS = {"window": 8, "convolution": 1}  # words on each side, if model.reach is not set
 
 
 def check_divisible(heads: int, size: int) -> None:
@@ -24,20 +24,20 @@ def check_divisible(heads: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The options that every kind has, and the questions that any configuration answers."""
+    """The options and methods that the configurations of all kinds share."""
 
     dropout: float = option(0.1, "dropout: share of activations set to zero in training", least=0, below=1)
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Choose options, beside preset and dropout, that suit a corpus of text, where the user names none.
+        """Return options, other than preset and dropout, that suit a text corpus, for a user who names none.
 
-        `long_lines`: its targets are long on average; `joint`: source and target have one vocabulary.
+        `long_lines`: the targets are long on average; `joint`: source and target share a vocabulary.
         """
         return {}
 
     def suitable_rate(self) -> float | None:
-        """Return the learning rate that suits this model, where it is not the usual one."""
+        """Return the learning rate that suits this model; None: the default one."""
         return None
 
     def adapter_rank(self) -> int:
@@ -45,29 +45,29 @@ class ModelConfig:
         return 0
 
     def known_positions(self) -> int | None:
-        """Return how many positions of a sentence the model can tell apart (its option `length`); None: any number."""
+        """Return how many positions of a sentence the model can represent (the option `length`); None: any number."""
         return None
 
     def sees_whole_source(self) -> bool:
-        """Return whether a word may look at its whole source rather than at a window (the option `span`)."""
+        """Return whether a target word attends to the whole source rather than to a window (the option `span`)."""
         return True
 
     def ties_both_sides(self) -> bool:
-        """Return whether source and target share one table of embeddings (the option `tied`) and so a vocabulary."""
+        """Return whether source and target share their embeddings (the option `tied`), and so their vocabulary."""
         return False
 
     def picture_numbers(self, side: int) -> int:
-        """Return how many numbers the backward pass of `side` × `side` pixels needs at least; 0: not known."""
+        """Estimate how many numbers the backward pass keeps at least for `side` × `side` pixels; 0: unknown."""
         return 0
 
     def self_contained(self) -> Self:
-        """Return the configuration with Regard's own parts alone, whose weights are counted without other libraries."""
+        """Return the configuration with Regard's own parts only: counting its weights needs no other library."""
         return self
 
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig(ModelConfig):
-    """The options of kinds whose recurrent decoder attends to an encoder of any sort."""
+    """The options of kinds with a recurrent decoder that attends to an encoder of any type."""
 
     cell: Cell = option("gru", "recurrent cell of the decoder, and of the encoder unless `encoder` names another")
     nonlinearity: Literal["tanh", "relu"] = option("tanh", "nonlinearity of the cell rnn")
@@ -88,12 +88,12 @@ class EncoderDecoderConfig(ModelConfig):
 
     @property
     def encoder_name(self) -> Literal["rnn", "gru", "lstm", "convolution", "self-attention"]:
-        """Name the part that reads the source."""
+        """Return the name of the encoder: a cell, "convolution" or "self-attention"."""
         return self.encoder or self.cell
 
     @property
     def has_recurrent_encoder(self) -> bool:
-        """Return whether the encoder goes from state to state."""
+        """Return whether the encoder is recurrent."""
         return self.encoder_name not in ("convolution", "self-attention")
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class RNNSearchConfig(EncoderDecoderConfig):
 
     @property
     def annotation_size(self) -> int:
-        """Return the width of an annotation; a recurrence from both ends has two halves, [h→; h←]."""
+        """Return the width of an annotation; a bidirectional encoder's has two halves, [h→; h←]."""
         return 2 * self.size if self.has_recurrent_encoder and self.bidirectional else self.size
 
 
@@ -165,7 +165,7 @@ class LuongConfig(EncoderDecoderConfig):
     bidirectional: bool = option(False, "a recurrent encoder reads in both directions, with half of the width each")
 
     def known_positions(self) -> int | None:
-        """Return how many source positions the score `location` has weights for; None: any number."""
+        """Return how many source positions the score `location` has weights for; None with other scores."""
         return self.length if self.score == "location" else None
 
     def sees_whole_source(self) -> bool:
@@ -214,18 +214,18 @@ class BlocksConfig(ModelConfig):
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Choose pre-norm, and positions by their distance, which learn and generalise better than the paper's.
+        """Choose pre-norm and rotary positions, which learn faster and generalise better than the paper's.
 
-        Between source and target they say nothing, which takes long lines long to find out.
+        Rotary positions say nothing in cross-attention, which slows learning on long lines: these get sinusoids.
         """
         return {"positions": "sinusoidal" if long_lines else "rotary", "norm": "pre", "attention_dropout": 0.1}
 
     def adapter_rank(self) -> int:
-        """Return the rank of the adapters that are trained in place of the weights; 0: none."""
+        """Return the rank of the adapters (the option `adapter`); 0: none."""
         return self.adapter
 
     def known_positions(self) -> int | None:
-        """Return the number of learned positions; None: any number."""
+        """Return the number of learned positions; None for other position encodings."""
         return self.length if self.positions == "learned" else None
 
     def __post_init__(self) -> None:
@@ -291,15 +291,15 @@ class TransformerConfig(BlocksConfig):
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
-        """Choose one table of embeddings where it serves both sides."""
+        """Tie all embeddings if source and target share a vocabulary."""
         return {**super().choose(long_lines, joint), "tied": "all" if joint else "output"}
 
     def suitable_rate(self) -> float | None:
-        """Return a lower learning rate for wide models."""
+        """Return a lower learning rate for a width of 512 or more."""
         return 7e-4 if self.size >= 512 else None
 
     def ties_both_sides(self) -> bool:
-        """Return whether all embeddings are one table."""
+        """Return whether `tied` is "all"."""
         return self.tied == "all"
 
     def __post_init__(self) -> None:
@@ -337,7 +337,7 @@ class EncoderConfig(BlocksConfig):
 
     @property
     def writes(self) -> bool:
-        """Return whether the model writes text instead of naming a label: then it has no source."""
+        """Return whether the model is a language model, which writes text and has no source, not a classifier."""
         return self.job == "language-model"
 
     def __post_init__(self) -> None:
@@ -365,12 +365,12 @@ class LSTMNConfig(ModelConfig):
 
     @property
     def reads_source(self) -> bool:
-        """Return whether the model reads a source: a language model has none."""
+        """Return whether the model reads a source: every job but language-model."""
         return self.job != "language-model"
 
     @property
     def writes(self) -> bool:
-        """Return whether the model writes text instead of naming a label."""
+        """Return whether the model writes text: every job but classify."""
         return self.job != "classify"
 
 
@@ -452,11 +452,11 @@ class CaptionerConfig(ModelConfig):
     tau: float = option(1.0, "τ, temperature of straight-through attention's gradient", above=0, most=MAX_WEIGHT)
 
     def self_contained(self) -> Self:
-        """Return the configuration with Regard's own ResNet in the place of a backbone of another library."""
+        """Return the configuration with Regard's own ResNet in place of another library's backbone."""
         return self if self.backbone == "resnet" else replace(self, backbone="resnet", weights=None, frozen=False)
 
     def picture_numbers(self, side: int) -> int:
-        """Estimate the numbers as four times the first grid of Regard's own network."""
+        """Estimate four times the size of the first grid of Regard's own ResNet; 0 for other backbones."""
         return 0 if self.backbone != "resnet" else 4 * (side // 2) ** 2 * self.channels
 
     def __post_init__(self) -> None:
@@ -507,7 +507,7 @@ class ConvNetConfig(ModelConfig):
     )
 
     def picture_numbers(self, side: int) -> int:
-        """Estimate the numbers as four times the first grid."""
+        """Estimate four times the size of the first grid."""
         return 4 * (side // 2) ** 2 * self.channels
 
     def __post_init__(self) -> None:

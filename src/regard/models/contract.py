@@ -1,15 +1,15 @@
-"""The contract: what training, search, inspection, serving and export ask of a model, whatever is inside.
+"""The contract: the interface of every model that training, search, inspection, serving and export use.
 
-    memory         = model.encode(source)              what the decoder attends to, with its span
-    hidden, extra  = model.decode(memory, target)      teacher forced, all steps, before the output projection
+    memory         = model.encode(source)              annotations for the decoder, with their span
+    hidden, extra  = model.decode(memory, target)      all steps with teacher forcing, before the output projection
     logits         = model.output(hidden)
     state          = model.start(memory, rows, size)   caches of a fixed size
     logits, state  = model.step(tokens, state)         one step for all rows
 
-A batch is padded, [b n] with `Lengths`, or packed, [Σn] with `Packed`: the layout is a span, and the model code is the
-same. `decode` equals the steps.
+A batch is padded, [b n] with `Lengths`, or packed, [Σn] with `Packed`: a span describes the layout, and the model code
+is the same for both. `decode` computes the same scores as the steps.
 
-What is read may be sentences (`Tokens`), `Documents` or `Pictures`: each kind says which. A classifier answers with
+A model reads sentences (`Tokens`), `Documents` or `Pictures`, as its row in the table of kinds says. A classifier has
 `classify(memory)` in place of the decoder.
 """
 
@@ -70,24 +70,24 @@ class Tokens:
 
     @property
     def real(self) -> Bool[Tensor, "*b n"]:
-        """Return a mask that is True for tokens that are not padding, in the layout of the ids."""
+        """Return a mask of the tokens that are not padding, in the layout of the ids."""
         if isinstance(self.span, Packed):
             return torch.ones_like(self.ids, dtype=torch.bool)
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths.to(self.ids.device)[:, None]
 
     @property
     def padded_ids(self) -> Int[Tensor, "b n"]:
-        """Return the ids with a row per sentence, as a recurrence reads them, whatever their layout."""
+        """Return the ids with one row per sentence, as a recurrence reads them, for either layout."""
         if isinstance(self.span, Packed):
             return self.span.to(self.ids.device).pad_queries(self.ids[:, None])[..., 0]
         return self.ids
 
     def unpad(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "*t d"]:
-        """Put vectors that have a row per sentence into the layout of these tokens."""
+        """Convert vectors with one row per sentence to the layout of these tokens."""
         return self.span.to(x.device).unpad(x) if isinstance(self.span, Packed) else x
 
     def pack(self) -> "Tokens":
-        """Lay these sentences end to end."""
+        """Return these tokens packed, with their sentences end to end."""
         return (
             self
             if isinstance(self.span, Packed)
@@ -104,9 +104,9 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Documents as sentences: those of all documents, one after the other, and how many each document has."""
+    """The sentences of all documents in a row, and the number of sentences of each document."""
 
-    words: Tokens  # [s w], a sentence per row
+    words: Tokens  # [s w], one sentence per row
     sentences: Int[Tensor, " b"]
 
     def __post_init__(self) -> None:
@@ -125,13 +125,13 @@ class Documents:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of one size, as bytes: red, green and blue."""
+    """RGB pictures of one size, as bytes."""
 
     pixels: UInt8[Tensor, "b 3 h w"]
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
-        """Return one for each picture, which is read as a whole."""
+        """Return 1 for each picture, which counts as one position."""
         return torch.ones(len(self.pixels), dtype=torch.long, device=self.pixels.device)
 
     def to(self, device: torch.device | str) -> "Pictures":
@@ -144,12 +144,12 @@ Source = Tokens | Documents | Pictures
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """An encoder's result, for the decoder: annotations in the source's layout, and tensors of one row per sentence."""
+    """The encoder's output: annotations in the source's layout, and tensors with one row per sentence."""
 
     states: Float[Tensor, "*b m d"]
     span: Lengths | Packed
     sentence: dict[str, Tensor] = field(default_factory=dict)
-    grid: tuple[int, int] | None = None  # of pictures: the height and width that the positions are places of
+    grid: tuple[int, int] | None = None  # for pictures: the height and width of the grid that the positions form
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
@@ -157,22 +157,22 @@ class Memory:
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
     def pad(self) -> "Memory":
-        """Give every sentence a row of its own."""
+        """Return the memory in the padded layout, one row per sentence."""
         if isinstance(self.span, Lengths):
             return self
         return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
 
     def prepare(self, attention: Attention) -> Prepared:
-        """Project the annotations once for an attention, a row per sentence, with the number of them that exist.
+        """Project the annotations once for an attention, one row per sentence, and keep the number of real positions.
 
-        The number goes with them as a tensor and not as `Lengths`, which reads it where it lies on the host.
+        The number is a tensor, not `Lengths`, which reads its values on the host if they are on a CPU.
         """
         padded = self.pad()
         keys = attention.prepare(padded.states)
         return Prepared(keys.keys, keys.values, attention, padded.lengths.to(keys.keys.device))
 
     def rows(self, index: Int[Tensor, " r"]) -> "Memory":
-        """Return a memory of these sentences, some of them several times: one for each of several targets."""
+        """Return the memory of the sentences at `index`, which may repeat: one row for each of several targets."""
         padded = self.pad()
         sentence = {name: tensor[index] for name, tensor in self.sentence.items()}
         return replace(padded, states=padded.states[index], span=Lengths(padded.lengths[index]), sentence=sentence)
@@ -189,24 +189,24 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Reinforcement:
-    """The settings of REINFORCE, by which a model learns from the source positions that its `decode` samples.
+    """The settings of REINFORCE, for a model whose `decode` samples source positions.
 
-    Its `decode` gives `sampled` [b], the targets that it sampled positions for, and `log_prob` and `entropy` [b n] of
-    what was sampled. Both tensors are buffers of the model, so that a resumed run has them; an objective updates them.
+    `decode` returns `sampled` [b], a mask of the targets with sampled positions, and `log_prob` and `entropy` [b n].
+    `baseline` and `batches` are buffers of the model, so that checkpoints hold them; an objective updates them.
     """
 
-    weight: float  # of the term that makes positions of better targets likelier
-    entropy: float  # weight of the entropy of the positions' distribution
-    baseline: Float[Tensor, ""]  # moving average of the log-probability of a target; 0 where there is none yet
-    batches: Float[Tensor, ""]  # how many an objective has counted
+    weight: float  # of the REINFORCE term, which makes the positions of better targets likelier
+    entropy: float  # weight of the entropy of the distribution over positions
+    baseline: Float[Tensor, ""]  # moving average of a target's log-probability; 0 before the first batch
+    batches: Float[Tensor, ""]  # the number of batches that an objective has counted
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Numbers between the context and the readout: the input or the output of a module."""
+    """A module's input, output or state, which a walk shows between the context and the readout."""
 
     module: str  # its dotted name
-    what: Literal["input", "output", "state"]  # "state": h after a step of a recurrent cell, or c with it
+    what: Literal["input", "output", "state"]  # "state": a recurrent cell's h (or h and c) after a step
     formula: str
     words: str
     main: bool = True
@@ -216,28 +216,28 @@ class Reading:
 class Notation:
     """The notation of a kind's paper: names of the stages of its attention, and of the steps up to its readout.
 
-    A walk through a model (`regard look --steps`) has these words beside its numbers; without them it has the words of
-    attention in general.
+    A walk through a model (`regard look --steps`) shows these names beside its numbers, or the general names of
+    attention where there are none here.
 
-    `boxes` are the symbols in a model's graph. A symbol belongs to a pattern of side, module and operation; the first
-    that fits is taken, table by table. In it `_` and `^` begin an index below and above, one letter or several in
-    braces: "h_j", "s_{i−1}". `(ℓ)` is the number of a layer, which the top one goes without, as the papers write it;
-    h^{(ℓ−1)}_t is what a layer reads, which the first one calls x_t. What stands behind a ‖ is the top layer's.
+    `boxes` maps patterns of side, module and operation to the symbols in a model's graph. The first match wins, table
+    by table. In a symbol `_` and `^` begin a subscript and a superscript of one letter, or of several in braces: "h_j",
+    "s_{i−1}". `(ℓ)` is the number of a layer; the top layer has none, as in the papers. h^{(ℓ−1)}_t is a layer's
+    input; for the first layer it is x_t. The part after a ‖ replaces the symbol in the top layer.
     """
 
-    symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by symbol of a stage: its formula, and words
-    attentions: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)  # of one attention, by name
-    readout: tuple[Reading, ...] = ()  # in order; those that did not run are left out
+    symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # formula and words, by a stage's symbol
+    attentions: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)  # for one attention, by name
+    readout: tuple[Reading, ...] = ()  # in order; a walk skips modules that did not run
     boxes: Sequence[Mapping[str, str]] = ()  # symbols in a graph, by pattern
 
     def of(self, attention: str) -> Mapping[str, tuple[str, str]]:
-        """Look up the names of one attention's stages, by its whole name or the last part of it."""
+        """Return the names of one attention's stages, found by its full name or its last part."""
         own = self.attentions.get(attention, self.attentions.get(attention.rpartition(".")[2], {}))
         return {**self.symbols, **own}
 
 
 def name_additive_stages(query: str, key: str, weight: str, context: str, words: str) -> dict[str, tuple[str, str]]:
-    """Name the stages of additive attention as a paper does: query, key, weight and context."""
+    """Return the names of additive attention's stages in a paper's symbols for query, key, weight and context."""
     tanh = f"tanh(W {query} + U {key} + b)"
     return {
         "q": (query, words),
@@ -252,121 +252,122 @@ def name_additive_stages(query: str, key: str, weight: str, context: str, words:
 
 
 class Model(nn.Module):
-    """An encoder and a decoder behind the contract.
+    """The base class of all models: an encoder and a decoder that follow the contract.
 
     `readout` is the output projection: a linear layer that `output` applies and that the objective fuses with the loss.
-    A model whose scores come about in another way has none: it says `projects = False` and has an `output` of its own.
+    A model that computes its scores in another way has no readout: it sets `projects = False` and overrides `output`.
     """
 
     readout: nn.Linear
     projects: bool = True
-    limit: int | None = None  # the most target positions there can be, where there is such a number
-    origin: str = "the model"  # what errors call it: the run folder that it was loaded from
-    replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
-    points: bool = False  # its attention over the source is its output, and cannot be taken away
+    limit: int | None = None  # the largest number of target positions, if there is one
+    origin: str = "the model"  # the model's name in errors: the run folder that it was loaded from
+    replays: bool = True  # a step reads nothing back from the device, so that a CUDA graph can capture it
+    points: bool = False  # the attention over the source is the output, and cannot be removed
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the formulas of its paper, for a walk through its numbers, and the symbols for its graph."""
+        """Return the paper's formulas for a walk through the model, and the symbols for its graph."""
         return Notation()
 
     @property
     def doubly_stochastic(self) -> float:
-        """Weight of a penalty on source positions whose weights over all words do not sum to one (Xu et al. 2015).
+        """Return λ, the weight of the penalty on source positions whose weights over all words do not sum to one.
 
-        Where it is not 0, `decode` gives `weights` [b n m] in training.
+        See Xu et al. 2015. If it is not 0, `decode` returns `weights` [b n m] in training.
         """
         return 0.0
 
     @property
     def reinforcement(self) -> Reinforcement | None:
-        """Return how this model learns from positions that it samples; None where it samples none."""
+        """Return the settings of REINFORCE for a model that samples source positions; None for other models."""
         return None
 
     def load_pretrained(self) -> None:
-        """Load the user's own weights into a new model before it is trained; a model of a run has its own."""
+        """Load the user's weights into a new model before training; a model loaded from a run already has its own."""
 
     def encode(self, source: Any) -> Memory:
-        """Read a source, of the kind of `Source` that this model reads, into what the decoder attends to."""
+        """Encode a source, of the type that this model reads, into the memory that the decoder attends to."""
         raise NotImplementedError
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps, teacher forced: the vectors before the output projection after each token of `target`.
+        """Take all steps with teacher forcing; return the output projection's input after each token of `target`.
 
-        The second part holds named differentiable tensors that an objective may ask for.
+        The second value holds named differentiable tensors that an objective may use.
         """
         raise NotImplementedError
 
     def output(self, hidden: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """Compute the scores (logits) of every next token."""
+        """Compute the scores (logits) of all next tokens."""
         logits: Tensor = self.readout(hidden)
         return logits
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """Compute the scores of every label, for a model that names one."""
+        """Compute the scores (logits) of all labels, if the model is a classifier."""
         raise NotImplementedError
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the state before the first step: `rows` hypotheses per sentence, room for `size` steps.
+        """Return the state before the first step, with `rows` hypotheses per sentence and room for `size` steps.
 
-        With `coverage` the state sums the attention each source position gets.
+        With `coverage` the state sums the attention that each source position receives.
         """
         raise NotImplementedError
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Read one token a row, and return the scores of the next; the state is updated in place."""
+        """Read one token per row, update the state in place, and return it with the scores of the next tokens."""
         raise NotImplementedError
 
     @property
     def packs(self) -> bool:
-        """Return whether packed sentences are served as they are on a GPU, in half precision; else they are padded."""
+        """Return whether a GPU computes packed sentences in half precision without padding them."""
         return False
 
     @property
     def gives_weights(self) -> bool:
-        """Return whether `decode` gives the weights of its one cross-attention, [b n m], at no cost, as `weights`.
+        """Return whether `decode` returns the `weights` [b n m] of its one cross-attention at no cost.
 
-        Those of other models are read with `watch`.
+        For other models, `watch` reads the weights.
         """
         return False
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
-        """Return a recurrent encoder's hidden states, one per source position; None where it is not recurrent."""
+        """Return a recurrent encoder's hidden states, one per source position; None for other encoders."""
         return None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
-        """Return the hidden state of a recurrent decoder's top layer, without an LSTM's c; None of others."""
+        """Return the hidden state of a recurrent decoder's top layer, without an LSTM's c; None for other decoders."""
         return None
 
     @property
     def reads_backwards(self) -> bool:
-        """Return whether the encoder reads a sentence from its end, so that its states come about in that order."""
+        """Return whether the encoder reads sentences from end to start, and so computes its states in that order."""
         return False
 
     def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
-        """Return how much each word counts in its sentence, and each sentence in its document; rows sum to one.
+        """Return the weight of each word in its sentence, and of each sentence in its document; rows sum to one.
 
-        For a model that reads documents and weighs what it reads.
+        Only models that read documents with attention have such weights.
         """
         raise NotImplementedError
 
     @property
     def cross_attentions(self) -> list[str]:
-        """Name the attentions from target to source, as `watch` knows them, the first layer first."""
+        """Return the names of the cross-attentions, as `watch` uses them, from the first layer up."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
 
     @property
     def alignment_attention(self) -> str:
-        """Name the cross-attention nearest to an alignment: of more than three the last but one, else the last.
+        """Return the name of the cross-attention that is most like an alignment.
 
-        So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
+        Of more than three it is the last but one, as in the deep Transformers of Garg et al. 2019 (arXiv:1909.02074);
+        otherwise the last.
         """
         return self.cross_attentions[-2 if len(self.cross_attentions) > 3 else -1]
 
     def plan(self, source: Source, target: Tokens | None = None) -> ModelPlan:
-        """Return who computes each attention of a pass over this batch, and why nobody faster does; print it.
+        """Run this batch, and return a printable plan: each attention's backend, and why no faster one serves it.
 
-        Without a target it is encoded alone, as a classifier does.
+        Without a target, only the encoder runs.
         """
         with plan_calls(self) as found:
             memory = self.encode(source)
@@ -375,20 +376,20 @@ class Model(nn.Module):
         return found
 
     def forward(self, source: Source, target: Tokens) -> Float[Tensor, "*b n v"]:
-        """Encode, decode and output."""
+        """Encode the source, decode the target with teacher forcing, and return the scores of all next tokens."""
         hidden, _ = self.decode(self.encode(source), target)
         return self.output(hidden)
 
 
 # ---- weights from files
 
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
-WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
-CODE = re.compile(r"GLOBAL ([\w.]{1,80})")  # what a pickle asks to be imported, in what torch says of it
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # the dtypes that a file may keep weights in
+WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which a file may hold its weights
+CODE = re.compile(r"GLOBAL ([\w.]{1,80})")  # the import that a pickle requests, as torch's error names it
 
 
 def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> None:
-    """Refuse a weight of a dtype that would have to be cast, and one with NaN or infinity in it."""
+    """Raise an error for a weight with NaN or infinity, or of the wrong dtype; any float dtype may replace another."""
     if weight.dtype != dtype and (weight.dtype not in FLOATS or dtype not in FLOATS):
         kinds = [
             str(each).removeprefix("torch.") for each in (weight.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))
@@ -397,8 +398,8 @@ def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> N
     if dtype not in FLOATS:
         return
     with torch.no_grad():
-        weight = weight.to(dtype)  # a number may be finite in float64 alone
-        # A sum with NaN or infinity in it is neither finite; one pass, and nothing is made but where there is doubt.
+        weight = weight.to(dtype)  # a float64 number may overflow in a narrower dtype
+        # A sum over NaN or infinity is never finite: one pass without a temporary, except where the sum overflows.
         if bool(torch.isfinite(weight.sum())) or bool(torch.isfinite(weight).all()):
             return
         what = "NaN" if bool(torch.isnan(weight).any()) else "infinity"
@@ -409,7 +410,7 @@ def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> N
 
 
 def load_weights(net: nn.Module, path: str) -> None:
-    """Load a file's weights into a network; the file may have more, such as the classifier that was cut off."""
+    """Load a file's weights into a network; ignore others in the file, such as those of a removed classifier."""
     weights = {unify_name(name): tensor for name, tensor in read_weights(path).items()}
     own = {unify_name(name): tensor for name, tensor in net.state_dict().items()}
     with torch.no_grad():
@@ -426,12 +427,12 @@ def load_weights(net: nn.Module, path: str) -> None:
 
 
 def unify_name(name: str) -> str:
-    """Unify a weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it has stages alone."""
+    """Return a weight's name without wrappers; timm writes blocks_0 for blocks.0 in networks of stages only."""
     return name.removeprefix("module.").replace(".", "_")
 
 
 def refusal(error: str) -> str:
-    """Say in our words what torch says of a file; torch advises to turn the check off, which runs code."""
+    """Rewrite torch's error about a file of weights; torch's own advice is to disable the check, which runs code."""
     if "TorchScript" in error:
         return "a TorchScript archive, which holds code; expected weights: save its state_dict() as .safetensors"
     if name := CODE.search(error):
@@ -440,7 +441,7 @@ def refusal(error: str) -> str:
 
 
 def read_weights(path: str) -> Mapping[str, Tensor]:
-    """Read the tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
+    """Read the tensors of a .safetensors file, or of a state_dict in a .pt file, without running any code in it."""
     try:
         if Path(path).suffix == ".safetensors":
             return safetensors.torch.load_file(path)
@@ -449,7 +450,7 @@ def read_weights(path: str) -> Mapping[str, Tensor]:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
         raise CheckpointError(f"{path}: not a safetensors file ({visible(str(error)[:300])})") from None
-    except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
+    except Exception as error:  # torch raises many types of exception for files of other formats or with code
         raise CheckpointError(f"{path}: {refusal(str(error))}") from None
     for name in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(name), dict):

@@ -1,8 +1,8 @@
-"""A stack of blocks alone: a text classifier, or, causal, a language model.
+"""A single stack of Transformer blocks: a text classifier, or, with a causal mask, a language model.
 
-The encoder of Vaswani et al. 2017 (arXiv:1706.03762). A classifier makes one vector of all positions, their mean or an
-attention with one learned query (as in Yang et al. 2016), and scores every label. A language model looks only back; on
-the contract it is a decoder whose memory holds nothing but the number of sentences.
+The encoder of Vaswani et al. 2017 (arXiv:1706.03762). A classifier pools all positions into one vector, by their mean
+or by attention with one learned query (as in Yang et al. 2016), and scores all labels. A language model attends only to
+earlier positions; in the contract it is a decoder whose memory holds only the number of sentences.
 """
 
 # b sentences · m positions · n target positions · d width · v vocabulary or labels · r rows
@@ -21,7 +21,7 @@ from regard.models.encoders import Embedding, block_options, initialise, name_ac
 
 
 class EncoderModel(Model):
-    """A classifier (`classify`) or a language model (the contract's `decode` and `step`), by its config's job."""
+    """A classifier (with `classify`) or a language model (with `decode` and `step`), depending on its config's job."""
 
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()
@@ -41,13 +41,13 @@ class EncoderModel(Model):
             self.readout.weight = self.tokens.tokens.weight
 
     def bias(self, start: Start = 0) -> Span | None:
-        """Return the bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi; None with other positions."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     # ---- the classifier
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode every token by attending to all the others; of a language model's source, keep only its size."""
+        """Encode the source with self-attention; for a language model, return an empty memory that counts sentences."""
         if self.config.writes:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
@@ -55,7 +55,7 @@ class EncoderModel(Model):
         return Memory(self.encoder(x, span=join(source.span, self.bias())), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """Compute the scores of every label."""
+        """Compute the scores of all labels."""
         if self.config.writes:
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
         memory = memory.pad()
@@ -87,7 +87,7 @@ class EncoderModel(Model):
         return State({}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Take one step: one query a row over the caches."""
+        """Take one step: one query per row over the caches."""
         start = state.row["past.0"].length.clone()
         x, bias = self.tokens(tokens[:, None], None, start), self.bias(start)
         for i, block in enumerate(self.encoder.blocks):
@@ -95,13 +95,13 @@ class EncoderModel(Model):
         return self.output(self.encoder.final_norm(x)[:, 0]), state
 
     def check_language_model(self) -> None:
-        """Refuse to write with a classifier."""
+        """Raise an error for a classifier, which cannot write."""
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "language-model" for one that writes')
 
     @cached_property
     def notation(self) -> Notation:
-        """Return formulas for a classifier's readout, and the symbols of either job."""
+        """Return the formulas of a classifier's readout, and the graph's symbols for both jobs."""
         readout = (Reading("readout", "input", "pooled", "the document, which the readout reads"),)
         return Notation(readout=readout, boxes=(name_activation(self.config), BOXES))
 

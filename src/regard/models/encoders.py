@@ -1,21 +1,20 @@
-r"""Encoders, and the embeddings that they read: a recurrence of any cell, convolutions, or self-attention.
+r"""Encoders and their embeddings: recurrences of any cell, convolutions, or self-attention.
 
-`Embedding` gives tokens their positions, on either side of a stack of blocks; options, first parameters and weights of
-calls are what models of blocks share.
+`Embedding` embeds tokens with their positions, for the encoder or the decoder of a Transformer. Other functions set
+options, initialise parameters and collect attention weights for all models of blocks.
 
-Attention asks of an encoder no more than one annotation a word: what reads the source may be anything. `make_encoder`
-makes a `Stack` of cells, a `Bidirectional` one, or `BlockEncoder`, the blocks of a Transformer's encoder, whose words
-meet by self-attention or by a gated convolution of those that are near. Blocks have no last state from which a decoder
-could start; it starts from the mean of their annotations.
+Attention needs one annotation per word, so that any encoder can serve a recurrent decoder. `make_encoder` makes a
+`Stack` of cells, a `Bidirectional` one, or a `BlockEncoder`: the blocks of a Transformer's encoder, with self-attention
+or with gated convolutions. Blocks have no last state, so that the decoder starts from the mean of their annotations.
 
-Two layers mix words in an encoder's blocks in place of attention, to compare self-attention with, as table 1 of Vaswani
-et al. 2017 (arXiv:1706.03762) does, with about as many parameters as its four matrices, $4 d^2$:
+Two layers can replace self-attention in an encoder's blocks, for comparisons as in table 1 of Vaswani et al. 2017
+(arXiv:1706.03762). They have about as many parameters as attention's four matrices, $4 d^2$:
 
-- `Convolution`: $(A \circ \sigma(B)) W$ with $[A; B]$ a convolution of every word and the `reach` words on each side of
-  it: the gated linear units of Gehring et al. 2017 (arXiv:1705.03122), section 3.2. Departures: its width is
-  $4 d / (2k + 1)$ for a kernel of k, and W brings it back to d, so that a wider kernel costs no more; a feed-forward
-  net follows, as in every block.
-- `Recurrence`: a GRU from either end, each of half the width (Schuster and Paliwal 1997): $4.5 d^2$.
+- `Convolution`: $(A \circ \sigma(B)) W$, where $[A; B]$ is a convolution over every word and `reach` words on each side
+  of it: the gated linear units of Gehring et al. 2017 (arXiv:1705.03122), section 3.2. Departures: the width is
+  $4 d / (2k + 1)$ for a kernel of k, and W projects it back to d, so that a wider kernel has no more parameters; a
+  feed-forward net follows, as in every block.
+- `Recurrence`: a GRU in each direction, each of half the width (Schuster and Paliwal 1997): $4.5 d^2$.
 """
 
 # b sentences · n positions · m source positions · t tokens of all sentences · e width of the embeddings
@@ -51,11 +50,11 @@ from regard.kernels import Linear, backends, dropout, table
 from regard.models.config import BlocksConfig, Cell, EncoderDecoderConfig
 from regard.models.recurrent import Bidirectional, Stack, make_linear, to_autocast_dtype
 
-EVEN = 8  # matrix products are quick with widths that are multiples of this
+EVEN = 8  # matrix products are fast for widths that are multiples of this
 
 
 class Embedding(nn.Module):
-    """Token embeddings times √d, or as they are, with their positions, and dropout on the sum."""
+    """Token embeddings, times √d if `scaled`, combined with their positions, and dropout on the result."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.tokens.weight, std=size**-0.5)
 
     def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
-        """Embed tokens with their positions, as blocks read them."""
+        """Embed tokens with their positions."""
         if ids.is_cuda and (embedded := self.embed_fused(ids, span, start)) is not None:
             return embedded
         x: Tensor = self.tokens(ids)
@@ -95,7 +94,7 @@ class Embedding(nn.Module):
         return dropout(x, self.dropout) if self.training else x
 
     def embed_fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
-        """Embed packed sequences on a GPU under autocast in one kernel, in its dtype; None where that cannot serve."""
+        """Embed packed sequences in one kernel on a GPU, in autocast's dtype; None if the kernel cannot serve them."""
         packed, positions = split_packed(span)[0], self.positions
         if EMBEDDING.choose(self.describe(span, start, ids.device.type)).name != "fused":
             return None
@@ -110,8 +109,8 @@ class Embedding(nn.Module):
         return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=waves, dtype=half)
 
     def describe(self, span: Span | None, start: Start, device: str) -> table.Request:
-        """Put a call into plain data."""
-        if torch.compiler.is_compiling():  # the rest is nothing to trace
+        """Describe a call as a request to the table of embeddings."""
+        if torch.compiler.is_compiling():  # torch.compile must not trace the rest
             return table.Request(device, (), table.compiling())
         packed, rest = split_packed(span)
         needs = ["padded sequences" if packed is None or rest else backends.PACKED]
@@ -140,22 +139,22 @@ EMBEDDING = table.Table(
 
 
 def block_options(config: BlocksConfig) -> dict[str, Any]:
-    """Return the options of a kind's blocks."""
+    """Return the options of a stack of blocks for a configuration."""
     own = ("norm", "dropout", "attention_dropout", "residual", "feed_forward", "activation")
     each = {name: getattr(config, name) for name in own}
     return {**each, "feed_dropout": config.dropout, "rotary": config.positions == "rotary"}
 
 
 def name_activation(config: BlocksConfig) -> dict[str, str]:
-    """Name the activation of feed-forward nets, as a box of a graph shows it, where it is not the usual one."""
+    """Return a graph's symbol for the activation of feed-forward nets, by pattern; nothing for ReLU."""
     symbol = {"gelu": "· Φ(·)", "silu": "· σ(·)"}.get(config.activation)
     return {} if symbol is None else {r"feed\.1 ": symbol}
 
 
 def initialise(model: nn.Module) -> None:
-    """Initialise linear layers after Glorot and Bengio, with biases of zero.
+    """Initialise linear layers as Glorot and Bengio do, with biases of zero.
 
-    Embeddings have their own scale already, and so have recurrent cells. A model without memory has no numbers to set.
+    Embeddings and recurrent cells keep their own initialisation. A model on the meta device stays unchanged.
     """
     if all(parameter.is_meta for parameter in model.parameters()):
         return
@@ -173,18 +172,18 @@ def initialise(model: nn.Module) -> None:
 
 
 def cross_attentions(decoder: Decoder) -> list[Heads]:
-    """Return the attentions to the source, the first block's first."""
+    """Return the decoder's cross-attentions, from the first block up."""
     return [cast(Heads, cast(Block, block).cross) for block in decoder.blocks]
 
 
 @contextmanager
 def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
-    """Collect the weights of these attentions' calls, with their graph, while the context is open."""
+    """Collect the weights of all calls of these attentions within the context, with their autograd graph."""
     weights: list[Tensor] = []
     mine = threading.get_ident()
 
     def keep(module: Heads, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
-        if threading.get_ident() == mine:  # another thread may search with the same model
+        if threading.get_ident() == mine:  # ignore other threads, which may search with the same model
             weights.append(module.look(*arguments, **options).weights)
 
     hooks = [each.register_forward_hook(keep, with_kwargs=True) for each in attentions]
@@ -198,7 +197,7 @@ def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, 
 def step_with_coverage(
     decoder: Decoder, x: Float[Tensor, "r 1 d"], state: State, span: Span | None = None
 ) -> Float[Tensor, "r 1 d"]:
-    """Take a step that adds the weights of the last block to coverage, the mean of its heads."""
+    """Take a step, and add the last block's cross-attention weights, averaged over heads, to the coverage."""
     with collect_weights(cross_attentions(decoder)[-1:]) as weights:
         x = decoder.step(x, state, span)
     state.row["coverage"].add_(weights[0].detach().mean(1).flatten(0, 1))
@@ -206,7 +205,7 @@ def step_with_coverage(
 
 
 class Convolution(nn.Module):
-    """A gated convolution that mixes every word with its neighbours."""
+    """A gated convolution over every word and its neighbours."""
 
     def __init__(self, size: int, reach: int):
         super().__init__()
@@ -218,7 +217,7 @@ class Convolution(nn.Module):
         self.output = Linear(self.width, size)
 
     def forward(self, x: Float[Tensor, "*b n d"], span: Span | None = None) -> Float[Tensor, "*b n d"]:
-        """Convolve all words at once; beyond the ends of a sentence there are zeros."""
+        """Convolve all words at once, with zeros beyond the ends of each sentence."""
         place, length = word_positions(x, span)
         near = []
         for step in range(-self.reach, self.reach + 1):
@@ -232,14 +231,14 @@ class Convolution(nn.Module):
 
 
 class Recurrence(nn.Module):
-    """A recurrence over the words, one after the other, from both ends."""
+    """A bidirectional GRU over the words."""
 
     def __init__(self, size: int):
         super().__init__()
         self.both = Bidirectional("gru", size, size // 2, 1)
 
     def forward(self, x: Float[Tensor, "*b n d"], span: Span | None = None) -> Float[Tensor, "*b n d"]:
-        """Return the states [h→; h←] of every word."""
+        """Return the state [h→; h←] of every word."""
         packed, _ = split_packed(span)
         if packed is not None:
             packed = packed.to(x.device)
@@ -251,7 +250,7 @@ class Recurrence(nn.Module):
 
 
 def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:
-    """Return the position of each word in its sentence, and the sentence's length; both broadcast to [*b n]."""
+    """Return each word's position in its sentence, and the sentence's length; both broadcast to [*b n]."""
     packed, rest = split_packed(span)
     if packed is not None:
         row, place = packed.to(x.device).queries
@@ -264,9 +263,10 @@ def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[T
 
 
 class BlockEncoder(nn.Module):
-    """Embedded words with sinusoidal positions, re-read by blocks of self-attention or of gated convolutions.
+    """Blocks of self-attention or gated convolutions over embedded words with sinusoidal positions.
 
-    Embeddings of another width are projected first. With `reach`, words meet by a convolution of so many on each side.
+    Embeddings of another width are projected first. With `reach`, a convolution over so many words on each side
+    replaces self-attention.
     """
 
     def __init__(self, inputs: int, size: int, layers: int, heads: int, reach: int | None, dropout: float):
@@ -295,13 +295,13 @@ class BlockEncoder(nn.Module):
     def read(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b 1 1 d"]]:
-        """Return the annotations, and in place of last states, of which there are none, their mean."""
+        """Return the annotations, and their mean in place of a recurrence's last state."""
         states = self(x, lengths)
         return states, pool_mean(states, lengths)[:, None, None]
 
 
 def make_encoder(config: EncoderDecoderConfig, size: int) -> Stack | Bidirectional | BlockEncoder:
-    """Make the encoder that a configuration asks for; `size` is the width of a recurrence in one direction."""
+    """Build the encoder that a configuration names; `size` is a recurrence's width in one direction."""
     inputs, layers, dropout = config.embedding, config.layers, config.dropout
     match config.encoder_name:
         case "self-attention":

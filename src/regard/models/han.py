@@ -1,17 +1,17 @@
-r"""Hierarchical attention: words make sentences and sentences a document, each weighed by how informative it is.
+r"""Hierarchical attention: word states form sentence vectors, and these form a document vector, weighted by attention.
 
-Yang et al. 2016 (aclanthology.org/N16-1174). Of a sentence's words, read from both ends,
+Yang et al. 2016 (aclanthology.org/N16-1174). A bidirectional recurrence reads a sentence's words into states $h_{it}$:
 
 $u_{it} = \tanh(W_w h_{it} + b_w)$, $\alpha_{it} \propto \exp(u_{it}^\top u_w)$, $s_i = \sum_t \alpha_{it} h_{it}$
 
-(equations 5 to 7): what is scored is u, against a learned vector u_w, and what is summed is h. The same over the
-sentences of a document gives v, and its label is $\mathrm{softmax}(W_c v + b_c)$.
+(equations 5 to 7): the score compares u with a learned vector u_w, and the sum is over h. A second level computes v
+from the sentences of a document in the same way, and the label is $\mathrm{softmax}(W_c v + b_c)$.
 
-`attention = false` takes the mean or, number by number, the maximum in the place of the sums (the paper's HN-AVE and
-HN-MAX). `levels = 1`, which the paper does not have, reads all words of a document as one row, and weighs them at once.
+`attention = false` replaces the sums by the mean or by the maximum of each component (the paper's HN-AVE and HN-MAX).
+`levels = 1`, which the paper does not have, reads all words of a document as one row with a single attention.
 
-Dropout, which the paper does without, falls on embeddings, sentences and documents. Embeddings begin small, as most
-words say nothing about a label, and annotations as little more than their own word (`favour_own_input`).
+Dropout, which the paper does not use, applies to embeddings, sentences and documents. Embeddings start small, since
+most words say nothing about a label. Each annotation starts close to its own word (`favour_own_input`).
 """
 
 # b documents · s sentences, of all documents or of the longest · t of the longest · w words · d width of a state
@@ -32,9 +32,9 @@ from regard.models.recurrent import Bidirectional, Dropout, can_bypass, make_lin
 
 
 class HANModel(Model):
-    """A model that names a label for each of `Documents`.
+    """A classifier of `Documents`.
 
-    `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
+    `watch` names its two attentions `words` and `sentences`, and the attention of a single level `pooling`.
     """
 
     words: Attention | None
@@ -66,11 +66,11 @@ class HANModel(Model):
 
     @property
     def flat(self) -> bool:
-        """Return whether there is one level: words, and no sentences."""
+        """Return whether there is only one level, over words."""
         return self.config.levels == 1
 
     def encode(self, source: Documents) -> Memory:
-        """Annotate every sentence, [h→; h←], in the context of its document; or, with one level, every word."""
+        """Encode every sentence as an annotation [h→; h←] in its document; with one level, every word."""
         if self.flat:
             words = join_sentences(source)
             return Memory(self.word_states(self.dropout(self.embedding(words.ids)), words.lengths), words.span)
@@ -81,13 +81,13 @@ class HANModel(Model):
         return Memory(self.sentence_states(self.dropout(rows), lengths), Lengths(lengths))
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """Compute the scores of every label."""
+        """Compute the scores of all labels."""
         return self.output(
             self.dropout(self.pool("pooling" if self.flat else "sentences", memory.states, memory.lengths))
         )
 
     def pool(self, level: str, states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
-        """Pool each row's states into one: weighed, or, without attention, their mean or maximum."""
+        """Pool each row's states into one vector, by attention or, without it, by their mean or maximum."""
         attention: Attention | None = getattr(self, level)
         if attention is not None:
             layer = self.sentence_layer if level == "sentences" else self.word_layer
@@ -100,9 +100,9 @@ class HANModel(Model):
         return maxima.masked_fill(lengths[:, None] == 0, 0)  # a row without states gets zeros
 
     def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
-        """Compute a vector for each sentence; those of similar length are read together, as most are short.
+        """Compute a vector for each sentence, in groups of similar length, to save padding.
 
-        A watcher sees all of them in one call.
+        If a module has a hook, a single call computes all sentences.
         """
         if not can_bypass(self.word_states, *([] if self.words is None else [self.words])):
             return self.read(words.ids, words.lengths)
@@ -115,15 +115,15 @@ class HANModel(Model):
         return torch.cat(vectors)[torch.cat(order).argsort()]
 
     def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
-        """Read some sentences into a vector each."""
+        """Encode sentences as one vector each."""
         states = self.word_states(self.dropout(self.embedding(ids)), lengths)
         return self.pool("words", states, lengths)
 
     @torch.no_grad()
     def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
-        """Return how much each word counts in its sentence, and each sentence in its document; padding is 0.
+        """Return the weight of each word in its sentence, and of each sentence in its document; padding gets 0.
 
-        Of a single level a sentence counts as much as its words together.
+        With a single level, a sentence's weight is the sum of its words' weights.
         """
         if not self.config.attention:
             raise ArgumentError("model: attention = false, expected a model that weighs its words")
@@ -191,8 +191,8 @@ class HANModel(Model):
 
 
 def join_sentences(source: Documents) -> Tokens:
-    """Join the sentences of each document to one row of words."""
-    ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to a document's last
+    """Join the sentences of each document into one row of words."""
+    ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to each document's end
     lengths = ends.diff(prepend=ends.new_zeros(1))
     most = max(1, int(lengths.max())) if len(lengths) else 1
     real = torch.arange(most, device=lengths.device) < lengths[:, None]
@@ -202,11 +202,11 @@ def join_sentences(source: Documents) -> Tokens:
 
 @torch.no_grad()
 def favour_own_input(states: Bidirectional) -> None:
-    """Make an annotation begin as little more than its own word or sentence.
+    """Initialise GRUs so that an annotation starts close to its own word or sentence.
 
-    Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
-    stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
-    learns to carry what it needs.
+    Every state of a sentence can hold information about all its words, so that attention may weight a neighbour of the
+    informative word, or the full stop, instead. An update gate with a negative bias keeps little of the earlier state
+    at first, and learns to keep more.
     """
     for layer in (*states.forwards, *states.backwards):
         if layer.kind == "gru":
@@ -215,7 +215,7 @@ def favour_own_input(states: Bidirectional) -> None:
 
 
 def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
-    """Group rows whose lengths are within a factor of two, with the longest of each: at most half is padding."""
+    """Group rows whose lengths are within a factor of two; yield each group's indices and longest length."""
     sizes, order = lengths.cpu().sort()
     start, count = 0, len(sizes)
     while start < count:

@@ -1,7 +1,7 @@
-"""The table of kinds: what each model is, its paper, what it is for, its options and its presets. Imports no torch.
+"""The table of kinds: each model's paper, summary, tasks, options and presets. Imports no torch.
 
-Whatever others need to know of a kind before its model is built stands in its row; what they ask of a model itself
-stands in the contract. Nothing outside a kind's file knows it by its name.
+A kind's row holds everything that other code needs before the model is built; the contract defines the rest. Other code
+names a kind only as a task's default or as the result of an import.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "KINDS", "Kind", "Title", "build", "complete_table", "find_kind", "read_model_config"]
 
-DEFAULT = "transformer"  # the kind where none is named
+DEFAULT = "transformer"  # the kind if a [model] table names none
 
 
 @dataclass(frozen=True)
 class Title:
-    """An attention in words, and the sides that its queries (rows) and keys (columns) belong to."""
+    """A title for an attention, and the sides that its queries (rows) and keys (columns) belong to."""
 
     text: str
     role: Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
@@ -48,24 +48,24 @@ class Title:
 @renamed_fields(what="summary", file="model_class")
 @dataclass(frozen=True)
 class Kind:
-    """A row of the table."""
+    """A row of the table of kinds."""
 
     name: str
     paper: str
-    summary: str  # one line for people
+    summary: str  # one line for help texts and lists
     config: type[ModelConfig]
-    model_class: str  # its dotted name, or the class itself
-    tasks: tuple[str, ...] = ("translate",)  # that it can be trained for, the first by default
+    model_class: str  # the dotted name of the class, or the class itself
+    tasks: tuple[str, ...] = ("translate",)  # the tasks that it can be trained for; the first is the default
     reads: Literal["text", "documents", "pictures"] = "text"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    shares_vocabulary: bool = False  # what it writes are tokens of its source: both sides need one vocabulary
-    reads_end: bool = False  # it reads the END of its source, which is a position to attend to
-    # Of attentions, by their dotted names; others have usual ones.
+    shares_vocabulary: bool = False  # it writes tokens of its source, so that both sides need one vocabulary
+    reads_end: bool = False  # it reads the END of its source, as a position to attend to
+    # Titles of attentions, by dotted name; other attentions have the usual titles.
     titles: Mapping[str, Title] = field(default_factory=dict)
 
 
 def widths(size: int, **others: Any) -> dict[str, Any]:
-    """Make a preset whose states and embeddings have one width."""
+    """Return a preset with the same width for states and embeddings."""
     return {"size": size, "embedding": size, **others}
 
 
@@ -236,7 +236,7 @@ for row in [
 
 
 def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
-    """Find the kind that a [model] table names."""
+    """Return the kind that a [model] table names."""
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
         raise ConfigError(f"{path}.kind", no_such("kind", name, KINDS))
@@ -244,7 +244,7 @@ def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
 
 
 def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
-    """Read the options of a [model] table: those of its preset, overridden by its own."""
+    """Read the options of a [model] table, which override those of its preset."""
     kind = find_kind(table, path)
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
@@ -254,14 +254,14 @@ def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelCon
 
 
 def complete_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete a [model] table with the defaults of every option that it lacks, as an older run's may."""
+    """Add the defaults of all options that a [model] table lacks, as in an older run."""
     return {"kind": find_kind(table).name, **plain(read_model_config(table))}
 
 
 def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":
-    """Build a new model; `source` and `target` are the sizes of its vocabularies (a classifier's target: its labels).
+    """Build a new model; `source` and `target` are the sizes of its vocabularies.
 
-    A model that reads pictures has no vocabulary of its own for them; 0 is given.
+    For a classifier `target` is the number of labels. For a model that reads pictures `source` is 0.
     """
     model: Model = resolve(KINDS[kind].model_class)(config, source, target)
     return model

@@ -1,32 +1,32 @@
-r"""The LSTMN: an LSTM whose every step looks back at all its states, alone or as encoder and decoder.
+r"""The LSTMN: an LSTM that attends to all its earlier states at every step; a single stack or an encoder-decoder.
 
-Cheng, Dong and Lapata 2016 (arXiv:1601.06733), sections 3 and 4. States are kept on two tapes, hidden h_1 … h_{t-1} and
-memory c_1 … c_{t-1}, in place of one pair that everything must fit in.
+Cheng, Dong and Lapata 2016 (arXiv:1601.06733), sections 3 and 4. Two tapes keep all states, hidden h_1 … h_{t-1} and
+memory c_1 … c_{t-1}, where an LSTM keeps only the last pair.
 
 - Intra-attention (3.1): $a_i^t = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t; the same
-  weights read both tapes, $\tilde h_t = \sum_i s_i h_i$ and $\tilde c_t = \sum_i s_i c_i$. At first both are zero.
+  weights read both tapes, $\tilde h_t = \sum_i s_i h_i$ and $\tilde c_t = \sum_i s_i c_i$. Both are zero at t = 1.
 - $i, f, o = \sigma(W [\tilde h_t; x_t])$, $\hat c = \tanh(W_c [\tilde h_t; x_t])$,
   $c_t = f \circ \tilde c_t + i \circ \hat c_t$, $h_t = o \circ \tanh(c_t)$.
 - Layers (3.2): the input of each is h of the one below.
-- Shallow fusion (4): the decoder is an LSTMN "in lieu of a standard LSTM", and looks at the source as Bahdanau's or
-  Luong's does: its h_t asks, $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W h_t)$ over the hidden tape γ of the source.
+- Shallow fusion (4): the decoder is an LSTMN "in lieu of a standard LSTM" and attends to the source as Bahdanau's or
+  Luong's does: its h_t is the query, $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W h_t)$ over the source's hidden tape γ.
 - Deep fusion (4): $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W_x x_t + W_{\tilde\gamma} \tilde\gamma_{t-1})$; the same
-  weights read both tapes of the source, $\tilde\gamma_t$ and $\tilde\alpha_t$. By a gate
-  $r_t = \sigma(W_r [\tilde\gamma_t; x_t])$, $r_t \circ \tilde\alpha_t$ is added to $c_t$.
-- What goes to the readout the paper leaves open: here $\tanh(W [\tilde\gamma_t; h_t])$, as in Luong's models.
-- Where there are layers, the top ones of encoder and decoder meet; x_t is then h_t of the one below.
+  weights read both tapes of the source, $\tilde\gamma_t$ and $\tilde\alpha_t$. A gate
+  $r_t = \sigma(W_r [\tilde\gamma_t; x_t])$ adds $r_t \circ \tilde\alpha_t$ to $c_t$.
+- The paper does not define the readout's input: here it is $\tanh(W [\tilde\gamma_t; h_t])$, as in Luong's models.
+- With several layers, the decoder's top layer attends to the encoder's top layer; x_t is h_t of the layer below.
 
-A language model is the decoder without a source. A classifier takes the mean of the hidden tape and has two layers, the
-first with ReLU (5.2). Departures: scores have a bias, as `Additive` has, and the gates too. `intra = false` is an LSTM
-of the same parameters but for the attention's: it reads h_{t-1} and c_{t-1}.
+A language model is the decoder without a source. A classifier applies two layers, the first with ReLU, to the mean of
+the hidden tape (5.2). Departures: scores and gates have biases. `intra = false` is an LSTM that reads h_{t-1} and
+c_{t-1}, with the same parameters except the attention's.
 
-Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
-start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
+Dropout applies to embeddings, between layers and before the readout, never from step to step. Embeddings start normal
+with deviation 1, and the readout with 3/√d, since h is small; `recurrent` describes how cells start.
 
-What deep fusion reads depends on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
-has two recurrences that do not need each other. `kernels/operations/lstmn.py` has both with a backward pass of
-their own; whoever watches or hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before
-one of them asks.
+The reads of deep fusion depend on the words and on earlier reads, never on the decoder's tapes, so that teacher forcing
+runs two separate recurrences. `kernels/operations/lstmn.py` implements both with their own backward passes. If a module
+has a hook or a backend is forced, the plain loops of this file run instead. In shallow fusion all h_t are computed
+before the attention.
 """
 
 # b sentences · m source positions · n target positions · e width of an input · d of a state, dd twice · g four times
@@ -65,20 +65,20 @@ RECURRENCE = table.Table(
 
 
 def is_written_out(x: Tensor, *parts: nn.Module) -> bool:
-    """Return whether the written-out recurrence stands in for these modules."""
+    """Return whether the written-out recurrence can replace these modules."""
     return RECURRENCE.choose(describe_recurrence(x, *parts)).name == "written out"
 
 
 def can_step_in_place(x: Tensor) -> bool:
-    """Return whether a single step may write its results in place, which is faster: no gradient, and a CPU."""
+    """Return whether a step may write in place, which is faster: without gradients, on a CPU."""
     plain = x.dtype in table.FULL and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return plain and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 class Tapes(nn.Module):
-    """A layer: an LSTM with a hidden and a memory tape, which lie side by side, [h_t; c_t]."""
+    """A layer: an LSTM with a hidden and a memory tape, kept as one tensor, [h_t; c_t]."""
 
-    step_method = "step_cell"  # by which it takes one step: what a recording listens to
+    step_method = "step_cell"  # the method that takes one step, which a recording wraps
 
     def __init__(self, inputs: int, size: int, hidden: int, intra: bool = True):
         super().__init__()
@@ -90,7 +90,7 @@ class Tapes(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None = None
     ) -> Float[Tensor, "b n dd"]:
-        """Return the tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
+        """Return the tapes of a whole sentence; `added` is added to c_t. Padding after a row does not change it."""
         if not is_written_out(x, self.cell, *([self.intra] if self.intra else [])):
             return self.loop(x, added)
         x, net = x.transpose(0, 1), self.cell.net
@@ -104,7 +104,7 @@ class Tapes(nn.Module):
         return recurrence.run_tapes(projected, net.weight_hh_l0, added, linear(x, words), asking).transpose(0, 1)
 
     def loop(self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None) -> Float[Tensor, "b n dd"]:
-        """Compute the tapes in a plain loop that calls the attention each step: for watching, hooks, other backends."""
+        """Compute the tapes in a plain loop that calls the attention at every step, for hooks and forced backends."""
         read = x.new_zeros(len(x), 2 * self.size)
         past, keys = [read], []
         for t, projected in enumerate(self.cell.project(x).unbind(1)):
@@ -112,7 +112,7 @@ class Tapes(nn.Module):
                 read = past[-1]
             else:
                 keys.append(self.intra.score.project_keys(past[-1][:, : self.size]))
-                # The zeros that stand first are no entry: there is nothing to look at, or what comes behind them.
+                # The initial zeros are no entry: at t = 0 they are masked, later they are left out.
                 first = min(t, 1)
                 length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
                 tape = Prepared(torch.stack(keys[first:], 1), torch.stack(past[first:], 1), self.intra, length)
@@ -123,7 +123,7 @@ class Tapes(nn.Module):
     def read_past(
         self, x: Float[Tensor, "r e"], summary: Float[Tensor, "r d"], past: Prepared
     ) -> Float[Tensor, "r dd"]:
-        """Read [h̃; c̃] of one step, with the word and the last h̃ as query."""
+        """Read [h̃; c̃] from the tapes; the query is the word and the last h̃."""
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
         length_range = past.length_range() if isinstance(past, Cache) else None
@@ -139,7 +139,7 @@ class Tapes(nn.Module):
     def step_cell(
         self, projected: Float[Tensor, "r g"], read: Float[Tensor, "r dd"], added: Float[Tensor, "r d"] | None
     ) -> Float[Tensor, "r dd"]:
-        """Compute the next entry [h; c] of both tapes, from what was read of them."""
+        """Compute the next entry [h; c] of both tapes from `read`, [h̃; c̃]."""
         net, (h, c) = self.cell.net, read.chunk(2, -1)
         sums = projected + linear(h, net.weight_hh_l0, net.bias_hh_l0)
         if can_step_in_place(sums) and sums.dtype == read.dtype:
@@ -151,17 +151,17 @@ class Tapes(nn.Module):
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
 
     def begin(self, rows: int, size: int) -> dict[str, Any]:
-        """Return the state before the first step: room for the tapes and the last summary, or an LSTM's one state."""
+        """Return the state before the first step: empty tapes and the last h̃, or a plain LSTM's state."""
         if self.intra is None:
             return {"state": self.cell.net.weight_hh_l0.new_zeros(rows, 2 * self.size)}
         past = self.intra.cache(rows, size, keys=self.size, values=2 * self.size)
-        past.private_rows = True  # additive scores of a beam's rows with each other's past would cost more than copies
+        past.private_rows = True  # copying a row's past costs less than additive scores against all rows of a beam
         return {"past": past, "summary": past.values.new_zeros(rows, self.size)}
 
     def step(
         self, x: Float[Tensor, "r e"], before: dict[str, Any], added: Float[Tensor, "r d"] | None = None
     ) -> Float[Tensor, "r d"]:
-        """Return h of one more step; the state that `begin` made is updated in place."""
+        """Take one step, update the state from `begin` in place, and return h."""
         projected = self.cell.project(x)
         if self.intra is None:
             now = self.step_cell(projected, before["state"], added)
@@ -175,7 +175,7 @@ class Tapes(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers of tapes one on the other, with dropout between."""
+    """A stack of layers of tapes, with dropout between them."""
 
     def __init__(self, config: LSTMNConfig):
         super().__init__()
@@ -185,7 +185,7 @@ class Stack(nn.Module):
 
     @property
     def each(self) -> list[Tapes]:
-        """Return the layers, from the input up."""
+        """Return the layers, from the bottom up."""
         return cast(list[Tapes], list(self.layers))
 
     def forward(self, x: Float[Tensor, "b n e"]) -> Float[Tensor, "b n dd"]:
@@ -201,7 +201,7 @@ class Stack(nn.Module):
 
 
 class LSTMNModel(RecurrentModel):
-    """An encoder-decoder, a language model or a classifier, by its config's job."""
+    """An encoder-decoder, a language model or a classifier, depending on its config's job."""
 
     def __init__(self, config: LSTMNConfig, source: int, target: int):
         super().__init__()
@@ -225,7 +225,7 @@ class LSTMNModel(RecurrentModel):
     # ---- reading
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source into tapes; of a language model's source, keep only the number of sentences."""
+        """Encode the source into tapes; for a language model, return an empty memory that counts sentences."""
         if not self.config.reads_source:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
@@ -233,7 +233,7 @@ class LSTMNModel(RecurrentModel):
         return Memory(source.unpad(states), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
-        """Compute the scores of every label, from the mean of the hidden tape."""
+        """Compute the scores of all labels from the mean of the hidden tape."""
         if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
@@ -244,7 +244,7 @@ class LSTMNModel(RecurrentModel):
     # ---- writing
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps; the source is read after the tapes are written, or, in deep fusion, before."""
+        """Take all steps; the top layer's tapes are computed before the source is read, or, in deep fusion, after."""
         self.check_writes()
         x, top = self.decoder.below(self.dropout(self.target(target.padded_ids))), self.decoder.each[-1]
         if not self.config.reads_source:
@@ -258,7 +258,7 @@ class LSTMNModel(RecurrentModel):
         return target.unpad(self.dropout(hidden)), {}
 
     def prepare_source(self, memory: Memory) -> Prepared:
-        """Prepare the source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
+        """Prepare the source's hidden tape as keys, and as values both tapes (deep fusion) or the hidden one."""
         padded = memory.pad()
         hidden = padded.states[..., : self.config.size]
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
@@ -266,7 +266,7 @@ class LSTMNModel(RecurrentModel):
 
     @without_autocast("cpu", "cuda")
     def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
-        """Read the source at every step, one after the other, for deep fusion."""
+        """Read the source at all steps, in order, for deep fusion."""
         size = self.config.size
         if is_written_out(x, self.attention):
             score = cast(Additive, self.attention.score)
@@ -289,12 +289,12 @@ class LSTMNModel(RecurrentModel):
         return torch.sigmoid(self.gate(torch.cat([summary, x], -1))) * cell
 
     def attend(self, read: Float[Tensor, "*b dv"], states: Float[Tensor, "*b dw"]) -> Float[Tensor, "*b d"]:
-        """Compute tanh(W [γ̃; h]); memory tapes beside γ̃ and h are not read."""
+        """Compute tanh(W [γ̃; h]), without the memory tapes in `read` and `states`."""
         size = self.config.size
         return torch.tanh(self.attentional(torch.cat([read[..., :size], states[..., :size]], -1)))
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return empty tapes; those of the source are projected once."""
+        """Return the state before the first step: empty tapes, and the source's tapes, projected once."""
         self.check_writes()
         sentence: dict[str, Any] = {}
         row: dict[str, Any] = {}
@@ -330,7 +330,7 @@ class LSTMNModel(RecurrentModel):
         return self.output(self.dropout(hidden)), state
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """Return the hidden tape of the source, without the memory tape beside it."""
+        """Return the source's hidden tape, without the memory tape."""
         return memory.states[..., : self.config.size]
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
@@ -343,13 +343,13 @@ class LSTMNModel(RecurrentModel):
         return past.values[rows, past.length - 1, : self.config.size]
 
     def check_writes(self) -> None:
-        """Refuse to write with a classifier."""
+        """Raise an error for a classifier, which cannot write."""
         if not self.config.writes:
             raise ArgumentError('job: "classify", expected "translate" or "language-model" for one that writes')
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the paper's formulas that a model of this job and this fusion computes."""
+        """Return the paper's formulas for this job and fusion."""
         config = self.config
         own = name_additive_stages("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
         tapes = {
@@ -388,7 +388,7 @@ class LSTMNModel(RecurrentModel):
 
 
 def layer_state(state: State, layer: int) -> dict[str, Any]:
-    """Select the parts of a search's state that belong to one layer, by the layer's own names."""
+    """Return one layer's part of a search's state, under the layer's own names."""
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
     }

@@ -6,22 +6,22 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
 - $c_t = \sum_j a_{tj} \bar h_j$; scores dot, general, concat ($v^\top \tanh(W [h_t; \bar h_j])$) and location
   ($(W h_t)_j$, global only); spans global, local-m ($p_t = t$) and local-p ($p_t$ predicted).
 - $\tilde h_t = \tanh(W_c [c_t; h_t])$, and the readout reads it.
-- Input feeding (section 3.3): the next step's input is $[E y_t; \tilde h_t]$, so that alignments know of each other;
-  the first is zero. Without it every query is known beforehand, and all of them look at once.
+- Input feeding (section 3.3): the next step's input is $[E y_t; \tilde h_t]$, so that a step can use the alignments of
+  earlier ones; the first $\tilde h$ is zero. Without input feeding, one attention call serves all steps.
 
-`reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
-the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
+`reverse` reverses each source sentence within its length for the encoder alone. The annotations are in the order of the
+source, so that weights can be read as alignments and local-m starts at the beginning of the sentence.
 
-What reads the source may be anything (`encoders`): another cell, convolutions or self-attention. Then the decoder's
-first states are $\tanh(W_0 \bar h_m)$, with $\bar h_m$ the encoder's last state at the top, or the mean annotation.
+The encoder can be of any type (`encoders`): another cell, convolutions or self-attention. Then the decoder's first
+states are $\tanh(W_0 \bar h_m)$, where $\bar h_m$ is the last state of the encoder's top layer, or the mean annotation.
 
-Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
-score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
-and $W_s \tilde h_t$ alone. Location scores are normalised over the words that are there, not over all `length` places.
+Departures: `bidirectional` reads in both directions, each with half of the width, as Bahdanau's encoder does. The
+concat score (`Additive`) has a bias inside the tanh, and the readout has one; the paper has $W_a [h_t; \bar h_j]$ and
+$W_s \tilde h_t$ alone. Location scores are normalised over a sentence's words, not over all `length` positions.
 
-Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
-$\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;
-cells as `cells` says.
+Dropout applies to embeddings, between layers and before the readout, never from step to step: $\tilde h_t$ is fed
+without dropout. Embeddings start normal with deviation 1, and the readout with 3/√d, since h̃ is small; `recurrent`
+describes how cells start.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
@@ -65,7 +65,7 @@ from regard.models.recurrent import (
 
 
 class LuongModel(RecurrentModel):
-    """Stacked cells with attention from the current state, whose attentional state is fed to the next step."""
+    """A stacked encoder-decoder with attention from the decoder's current state, and input feeding."""
 
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()
@@ -97,7 +97,7 @@ class LuongModel(RecurrentModel):
             self.begin = make_linear(size, config.layers * PARTS[config.cell] * size)
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source into annotations in its order, and the decoder's first states."""
+        """Encode the source into annotations, in its word order, and the decoder's first states."""
         ids, lengths = source.padded_ids, source.lengths
         if self.config.reverse:
             ids = reverse_rows(ids, lengths)
@@ -111,7 +111,7 @@ class LuongModel(RecurrentModel):
         return Memory(source.unpad(states), source.span, {"start": end})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps: at once without input feeding, one after the other with it."""
+        """Take all steps; with input feeding the attention runs step by step, without it once for all steps."""
         words, keys = self.dropout(self.target(target.padded_ids)), memory.prepare(self.attention)
         state = memory.sentence["start"]
         if self.config.input_feeding:
@@ -136,21 +136,21 @@ class LuongModel(RecurrentModel):
         return torch.stack(hidden, 1)
 
     def choose_attend(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
-        """Choose the function that computes a step's contexts: the attention, or its bare products where they suffice.
+        """Return the function that computes a step's contexts: the attention, or the same in three plain operations.
 
-        With one query a row there is little more to a call than finding out how to serve it.
+        With one query per row, choosing a backend would take most of an attention call.
         """
         if self.config.span != "global" or not can_bypass(self.attention, scores=(Dot, General)):
             return lambda query, t: self.attention(query, keys, span=self.window(t))
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]
         shut = torch.zeros_like(there, dtype=keys.keys.dtype).masked_fill_(~there, torch.finfo(keys.keys.dtype).min)
-        # Where a sentence is empty the weights are even, and what they weigh must be nothing.
+        # The softmax gives an empty sentence even weights, so its values must be zero.
         turned, values, shut = keys.keys.mT, keys.values * there[..., None], shut[:, None]
         return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
 
     def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
-        """Project the last attentional state to its part of the first layer's input."""
+        """Compute the part of the first layer's projected input that comes from the last attentional state."""
         return self.decoder.each[0].project(attentional, self.config.embedding, bias=False)
 
     def attend(self, states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -158,7 +158,7 @@ class LuongModel(RecurrentModel):
         return torch.tanh(self.attentional(torch.cat([contexts, states], -1)))
 
     def window(self, step: int) -> Span | None:
-        """Return the window of a step's query, the same for all rows; None where the attention's own span suffices."""
+        """Return local-m's window for the query of a step, shared by all rows; None with other spans."""
         return Monotonic(self.config.radius, step) if self.config.span == "local-m" else None
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
@@ -172,7 +172,7 @@ class LuongModel(RecurrentModel):
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Read one word of every row, each at its own position."""
+        """Read one word of every row; rows may be at different steps."""
         row = state.row
         word = self.decoder.each[0].project(self.dropout(self.target(tokens)))
         if self.config.input_feeding:
@@ -190,7 +190,7 @@ class LuongModel(RecurrentModel):
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the paper's formulas, with the score and the window that are asked for."""
+        """Return the paper's formulas for this score and span."""
         config = self.config
         scores = {
             "dot": "score(h_t, h̄_s) = h_t^⊤ h̄_s",
@@ -221,7 +221,7 @@ class LuongModel(RecurrentModel):
 
 
 class WindowAt(Span):
-    """Local-m attention for queries that are each at their own step: the rows of a sentence, side by side."""
+    """The span of local-m attention for queries at different steps: the rows of each sentence."""
 
     def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
         self.radius, self.centres = radius, centres

@@ -1,31 +1,31 @@
-r"""The Neural Turing Machine: a controller with heads that read and write a memory of places.
+r"""The Neural Turing Machine: a controller with heads that read from and write to a memory.
 
-Graves, Wayne and Danihelka 2014 (arXiv:1410.5401), section 3. The memory $M$ has N places (`slots`) of `width` numbers.
-A head says where by weights over the places, which it finds in four stages (section 3.3):
+Graves, Wayne and Danihelka 2014 (arXiv:1410.5401), section 3. The memory $M$ has N slots (`slots`) of `width` numbers.
+A head addresses the memory by weights over the slots, which it computes in four stages (section 3.3):
 
-- content: $w^c_i = \mathrm{softmax}_i(\beta \cos(k, M_i))$, a key k and a sharpness β > 0;
-- gate: $w^g = g w^c + (1 - g) w_{t-1}$, what was found or where it was, 0 < g < 1;
-- shift: $\tilde w_i = \sum_j w^g_j s_{i-j}$ round the circle of places, s a distribution over $-S \dots S$ (`shift`);
+- content: $w^c_i = \mathrm{softmax}_i(\beta \cos(k, M_i))$, with a key k and a sharpness β > 0;
+- gate: $w^g = g w^c + (1 - g) w_{t-1}$, between the content weights and the last step's weights, 0 < g < 1;
+- shift: $\tilde w_i = \sum_j w^g_j s_{i-j}$ round the circle of slots, s a distribution over $-S \dots S$ (`shift`);
 - sharpen: $w_i = \tilde w_i^\gamma / \sum_j \tilde w_j^\gamma$, γ ≥ 1.
 
-Writing is erasing and adding, $M_i \leftarrow M_i \prod_h (1 - w^h_i e^h) + \sum_h w^h_i a^h$; reading is
-$r = \sum_i w_i M_i$ (sections 3.1 and 3.2). All heads of a step find their places in the memory as the last step left
-it; then what is to be written is written, and after it what is read is read. The controller, an LSTM or a feedforward
-layer, reads the input and the last step's r; one matrix makes all of k, β, g, s, γ, e and a from its state.
+Writing erases and adds, $M_i \leftarrow M_i \prod_h (1 - w^h_i e^h) + \sum_h w^h_i a^h$; reading is
+$r = \sum_i w_i M_i$ (sections 3.1 and 3.2). All heads of a step compute their weights from the last step's memory; the
+writing heads then write, and the reading heads read the new memory. The controller, an LSTM or a feedforward layer,
+reads the input and the last step's r; one matrix computes all of k, β, g, s, γ, e and a from its state.
 
-The machine reads the source and, at its end, the delimiter END, each sentence over its own length. It then goes on from
-there, and writes: `feed = false` is the paper's copying, where it reads the same learned input at every step, so that
-only memory and controller say what comes; otherwise it reads what it has said. The readout reads [controller; r].
+The machine reads each source sentence, over its own length, and then the delimiter END. From that state it writes. With
+`feed = false`, as in the paper's copying task, it reads the same learned input at every step, so that the output
+depends only on memory and controller; otherwise it reads its last output. The readout reads [controller; r].
 
-The memory starts at 10⁻⁶ everywhere, which trains best of several ways (Collier and Beel 2018, arXiv:1807.08518), and
-every head starts at place 0: among places that are all alike nothing else could tell one from another. Gates start
-nearly shut, so that heads move along before they learn to look for something. The first r and an LSTM's first state are
-learned. Dropout falls on what is read in and before the readout.
+The memory starts at 10⁻⁶ everywhere, which trained best in a comparison (Collier and Beel 2018, arXiv:1807.08518).
+Every head starts at slot 0, since nothing else tells identical slots apart. Gates start nearly shut, so that heads
+shift from slot to slot before they learn to address by content. The first r and an LSTM's first state are learned.
+Dropout applies to inputs and before the readout.
 """
 
 # b sentences or rows · n positions · d width of the controller · g gates · p parts of its state · h heads of a kind
-# hh = 2h heads, those that read before those that write · m slots · w width · s shifts
-# k numbers that say where · v vocabulary · r rows
+# hh = 2h heads, reading heads first · m slots · w width · s shifts
+# k numbers that address the memory · v vocabulary · r rows
 from functools import cached_property
 from typing import NamedTuple
 
@@ -49,11 +49,11 @@ from regard.models.recurrent import (
 )
 
 BLANK = 1e-6
-SHUT = -4.0  # a gate before its sigmoid
+SHUT = -4.0  # the bias of a gate, before its sigmoid
 
 
 class Machine(NamedTuple):
-    """The state of a machine: everything that it carries from step to step."""
+    """The state of the machine that it carries from step to step."""
 
     memory: Float[Tensor, "b m w"]
     weights: Float[Tensor, "b hh m"]
@@ -62,12 +62,12 @@ class Machine(NamedTuple):
 
 
 class MemoryHeads(nn.Module):
-    """Heads that write and read a memory, driven by the controller's state."""
+    """Heads that write to and read from a memory, controlled by the controller's state."""
 
     def __init__(self, size: int, *, heads: int, width: int, shift: int):
         super().__init__()
         self.heads, self.width, self.shifts = heads, width, 2 * shift + 1
-        self.place = width + 3 + self.shifts  # numbers that say where: k, β, g, s, γ
+        self.place = width + 3 + self.shifts  # the numbers that address the memory: k, β, g, s, γ
         self.steer = make_linear(size, 2 * heads * self.place + 2 * heads * width)
         self.content = Cosine("query")
         with torch.no_grad():
@@ -76,7 +76,7 @@ class MemoryHeads(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "b d"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> tuple[Float[Tensor, "b m w"], Float[Tensor, "b hh m"], Float[Tensor, "b h w"]]:
-        """Return memory, weights and reads after a step; rows that are not `going` write nothing."""
+        """Return memory, weights and reads after a step; rows with `going` False write nothing."""
         where, what = self.steer(hidden).split([2 * self.heads * self.place, 2 * self.heads * self.width], -1)
         weights = self.address(where.unflatten(-1, (2 * self.heads, self.place)), machine)
         reading, writing = weights.chunk(2, 1)
@@ -90,7 +90,7 @@ class MemoryHeads(nn.Module):
         return memory, weights, reading @ memory
 
     def address(self, where: Float[Tensor, "b hh k"], machine: Machine) -> Float[Tensor, "b hh m"]:
-        """Compute every head's weights, in four stages; s runs from the furthest step forwards to the furthest back."""
+        """Compute every head's weights in four stages; s is ordered from S slots forwards to S slots backwards."""
         key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
         content = torch.softmax(self.content(key, self.content.project_keys(machine.memory)), -1)
         gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
@@ -98,7 +98,7 @@ class MemoryHeads(nn.Module):
 
 
 def shift_weights(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> Float[Tensor, "b hh m"]:
-    """Shift weights round the circle: `shifts` gives the share that goes S places forwards, …, none, …, S back."""
+    """Shift weights round the circle of slots: `shifts` has the share of each shift, from S forwards to S backwards."""
     most, count = shifts.shape[-1] // 2, weights.shape[-1]
     if most == 0:
         return weights
@@ -107,7 +107,7 @@ def shift_weights(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh 
 
 
 def sharpen_weights(weights: Float[Tensor, "b hh m"], power: Float[Tensor, "b hh 1"]) -> Float[Tensor, "b hh m"]:
-    """Raise weights to a power and normalise them; by logarithms, as a high power may underflow."""
+    """Raise weights to a power and normalise them, by logarithms, since a high power could underflow."""
     return torch.softmax(power * weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), -1)
 
 
@@ -119,16 +119,16 @@ class Feedforward(nn.Module):
         self.net = make_linear(inputs, size)
 
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
-        """Compute W x + b of part of the input, from column `first` on."""
+        """Compute W x + b for a part of the input that starts at column `first`."""
         return F.linear(x, self.net.weight[:, first : first + x.shape[-1]], self.net.bias if bias else None)
 
     def step(self, projected: Float[Tensor, "b g"], state: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b 1 d"]:
-        """Apply tanh, whatever the state."""
+        """Apply tanh; the state is ignored."""
         return torch.tanh(projected)[:, None]
 
 
 class NTMModel(RecurrentModel):
-    """A machine that reads the source into its memory, and writes the output from there."""
+    """A Neural Turing Machine that reads the source into its memory, then writes the output."""
 
     def __init__(self, config: NTMConfig, source: int, target: int):
         super().__init__()
@@ -152,7 +152,7 @@ class NTMModel(RecurrentModel):
         self.readout = make_readout(config.size + reads, target)
 
     def start_machine(self, count: int) -> Machine:
-        """Return the machine before anything is read."""
+        """Return the machine's initial state."""
         config, like = self.config, self.first_reads
         weights = like.new_zeros(count, 2 * config.heads, config.slots)
         weights[..., 0] = 1
@@ -168,9 +168,9 @@ class NTMModel(RecurrentModel):
     def step_machine(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
-        """Take one step of the machine, its input already projected; rows that are not `going` take none.
+        """Take one step of the machine with a projected input; rows with `going` False keep their state.
 
-        In float32 at least: what is moved a little at every step must not be rounded at every step.
+        It computes in float32 or wider: rounding the state at every step would lose its small changes.
         """
         read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
         state = self.controller.step(projected + read, machine.state)
@@ -182,7 +182,7 @@ class NTMModel(RecurrentModel):
         return Machine(memory, weights, reads, state)
 
     def encode(self, source: Tokens) -> Memory:
-        """Return the controller's states, and the machine after each sentence's END."""
+        """Return the controller's states, and the machine's state after each sentence's END."""
         ids, lengths = source.padded_ids, source.lengths.to(source.ids.device)
         place = torch.arange(ids.shape[1] + 1, device=ids.device)
         ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
@@ -195,7 +195,7 @@ class NTMModel(RecurrentModel):
         return Memory(source.unpad(torch.stack(states, 1)[:, :-1]), source.span, machine._asdict())
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps, one after the other."""
+        """Take all steps in order."""
         machine, hidden = Machine(**memory.sentence), []
         for word in self.inputs(target.padded_ids).unbind(1):
             machine = self.step_machine(word, machine)
@@ -203,16 +203,16 @@ class NTMModel(RecurrentModel):
         return target.unpad(self.dropout(torch.stack(hidden, 1))), {}
 
     def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
-        """Return the projected inputs of the writing steps: the words, or one learned input for every step."""
+        """Return the projected inputs of the writing steps: the words, or the same learned input for every step."""
         words = self.target(ids) if self.config.feed else self.silence.expand(*ids.shape, -1)
         return self.controller.project(self.dropout(words))
 
     def features(self, machine: Machine) -> Float[Tensor, "b d"]:
-        """Join the controller's state and what the heads read: the readout's input."""
+        """Concatenate the controller's state and the heads' reads as the readout's input."""
         return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the machine as the source left it, one per row. It attends to its memory alone: no coverage."""
+        """Return the machine's state after the source, for each row; without cross-attention it keeps no coverage."""
         return State({}, {name: repeat_rows(part, rows) for name, part in memory.sentence.items()}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:

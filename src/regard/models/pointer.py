@@ -1,24 +1,24 @@
-r"""Pointer networks: each output is a place of the source, and the output distribution is the attention itself.
+r"""Pointer networks: each output is a position of the source, and attention weights are the output distribution.
 
 Vinyals, Fortunato and Jaitly 2015 (arXiv:1506.03134), section 2.3.
 
-- An LSTM reads the source into annotations $e_1 \dots e_m$, another writes, from the first one's last state.
+- One LSTM encodes the source as annotations $e_1 \dots e_m$; another starts from its last state and decodes.
 - $u^i_j = v^\top \tanh(W_1 e_j + W_2 d_i)$, $p(C_i = j) = \mathrm{softmax}_j(u^i)$: additive attention from the current
-  state, of which the weights are all that is wanted, so that its values are the places themselves, an identity matrix.
-- What was pointed at is read next: the embedding of its token, as the paper feeds the input $P_{C_i}$ on.
-- The end is one more place to point at, behind the last word: a learned annotation.
+  state. Only its weights are needed, so that its values are an identity matrix.
+- The next input is the embedding of the token that the model pointed at, as the paper feeds the input $P_{C_i}$.
+- A learned annotation after the last word is the position that ends the output.
 
-Search and training speak of tokens and not of places: the probability of a token is the sum over the places where it
-stands, $p(y) = \sum_{j: x_j = y} a_{ij}$, and what stands nowhere has the least that a number can say. So the model has
-no readout, and source and target have one vocabulary. `decode` gives the logarithms of these sums; `output` has nothing
-left to do.
+Search and training use tokens, not positions. The probability of a token is the sum over its positions,
+$p(y) = \sum_{j: x_j = y} a_{ij}$; a token that is not in the source gets the smallest positive number as its
+probability. So the model has no readout, and source and target share a vocabulary. `decode` returns the logarithms of
+these sums, and `output` returns them unchanged.
 
-Three departures. `once`: no place is pointed at twice. The paper's search for tours knows only valid ones (section
-4.4); here the model does, in training too: of a word that was said, the first of its places that was left is taken.
-`bidirectional`: the encoder reads from both ends, each with half of the width. And the score is `Additive`'s, with a
-bias inside the tanh.
+Three departures. With `once`, the model never points at the same position twice. The paper restricts only its search
+for tours to valid ones (section 4.4); here the restriction also holds in training, where each word uses up its first
+unused position. With `bidirectional`, the encoder reads in both directions, each with half of the width. And the score
+(`Additive`) has a bias inside the tanh.
 
-Dropout falls on embeddings; cells as `cells` says.
+Dropout applies to embeddings; `recurrent` describes how cells start.
 """
 
 # b sentences · m source positions, k = m + 1 places · n target positions · d width · p parts of a state · r rows
@@ -38,7 +38,7 @@ from regard.models.recurrent import Bidirectional, Dropout, RecurrentModel, Stac
 
 
 class PointerModel(RecurrentModel):
-    """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
+    """An LSTM encoder and decoder whose attention weights are the output."""
 
     projects = False
     points = True
@@ -63,14 +63,14 @@ class PointerModel(RecurrentModel):
         self.dropout = Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode the source into annotations, the decoder's first state, and the tokens that can be pointed at."""
+        """Encode the source into annotations, with the decoder's first state and the source's token ids."""
         ids, lengths = source.padded_ids, source.lengths
         x = self.dropout(self.words(ids))
         states, last = self.encoder.read(x, lengths)
         return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
     def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
-        """Project the places that can be pointed at, and return their tokens: END follows each sentence's last."""
+        """Project the positions that the model can point at, and return them with their tokens, END last."""
         padded = memory.pad()
         lengths = padded.lengths.to(padded.states.device)
         behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
@@ -80,7 +80,7 @@ class PointerModel(RecurrentModel):
         return Prepared(ready.keys, ready.values, self.attention, lengths + 1), ids
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n v"], dict[str, Tensor]]:
-        """Take all steps at once, as every input is known."""
+        """Take all steps at once, since teacher forcing makes all inputs known."""
         words = target.padded_ids
         states, _ = self.decoder(self.dropout(self.words(words)), memory.sentence["start"])
         keys, ids = self.prepare_places(memory)
@@ -91,21 +91,21 @@ class PointerModel(RecurrentModel):
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
     ) -> Float[Tensor, "b n k"]:
-        """Compute the weight of every place, in float32 at least, since the loss is computed from it."""
+        """Compute the weight of every position, in float32 or wider, since the loss uses it."""
         itself = torch.eye(keys.keys.shape[-2], dtype=keys.keys.dtype, device=keys.keys.device)
         span = None if free is None else Mask(free)
         weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)
         return weights
 
     def token_log_probs(self, weights: Float[Tensor, "b n k"], ids: Int[Tensor, "b k"]) -> Float[Tensor, "b n v"]:
-        """Compute the log-probability of every token, summed over all the places where it stands."""
+        """Compute the log-probability of every token from the sum of the weights of its positions."""
         wide = weights if weights.dtype == torch.float64 else weights.float()
         none = wide.new_zeros(*wide.shape[:-1], self.vocabulary)
         summed = none.scatter_add(-1, ids[:, None].expand(wide.shape), wide)
         return summed.clamp(min=torch.finfo(wide.dtype).tiny).log()
 
     def output(self, hidden: Float[Tensor, "*b v"]) -> Float[Tensor, "*b v"]:
-        """Return the scores of every next token, unchanged: `decode` has computed them."""
+        """Return the log-probabilities that `decode` computed, unchanged."""
         return hidden
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
@@ -119,7 +119,7 @@ class PointerModel(RecurrentModel):
         return State({"memory": keys.copy(), "ids": ids}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Read one word of every row; the rows of one sentence are queries of one call."""
+        """Read one word of every row; one attention call serves all rows of a sentence."""
         top, moved = self.decoder.step(
             self.decoder.each[0].project(self.dropout(self.words(tokens))), state.row["state"]
         )
@@ -133,7 +133,7 @@ class PointerModel(RecurrentModel):
             free = ~row.view(-1, state.rows, ids.shape[1]) | (ids == END)[:, None]
         weights = self.point(state.group_rows(top[:, None]), keys, free)
         if state.coverage is not None:
-            # The end is no source position.
+            # END is no source position.
             words = torch.arange(ids.shape[1], device=ids.device) < keys.length[:, None, None] - 1
             state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
         return self.token_log_probs(weights, ids).flatten(0, 1), state
@@ -174,8 +174,8 @@ class PointerModel(RecurrentModel):
 
 
 def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
-    """Mark the places used up after each word: the first place of that word that was still unused. Never END."""
+    """Mark the positions used up after each word; each word uses up its first unused position. END is never used up."""
     same = ids[:, :, None] == ids[:, None]
-    before = same.tril(-1).sum(-1)  # places of the same token that come first
+    before = same.tril(-1).sum(-1)  # the number of earlier positions of the same token
     counts = (words[..., None] == ids[:, None]).cumsum(1)
     return (before[:, None] < counts) & (ids != END)[:, None]

@@ -1,25 +1,24 @@
-r"""Recurrence: cells and stacks of them, and what models with a recurrent decoder share.
+r"""Recurrent cells and stacks of them, and the functions that models with a recurrent decoder share.
 
-Elman's cell, the GRU and the LSTM run over whole sentences or a step at a time.
+Elman's cell, the GRU and the LSTM run over whole sentences or one step at a time.
 
 $h_t = \tanh(W x_t + U h_{t-1} + b)$, or ReLU (Elman 1990)
 
 $r = \sigma(W_r x + U_r h)$, $z = \sigma(W_z x + U_z h)$, $\tilde h = \tanh(W x + r \circ (U h + b))$,
 $h' = z \circ h + (1 - z) \circ \tilde h$ (Cho et al. 2014, arXiv:1406.1078, section 2.3). Here the reset gate acts on
-U h, not on h, so that a step is one product; Bahdanau et al. write 1 - z for z.
+U h, not on h, so that a step is one matrix product; Bahdanau et al. write 1 - z for z.
 
 $i, f, o = \sigma(W x + U h + b)$, $c' = f \circ c + i \circ \tanh(W_g x + U_g h + b_g)$, $h' = o \circ \tanh(c')$
 (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000)
 
-Parameters are torch's own (`nn.RNN`, `nn.GRU`, `nn.LSTM`), which runs a whole sentence. A state is one tensor: of a
-layer [b p d], of a stack [b l p d]; an LSTM's has two parts, h and c, and the others' has one.
+The parameters are those of torch's modules (`nn.RNN`, `nn.GRU`, `nn.LSTM`), which run whole sentences. A state is one
+tensor, [b p d] for a layer and [b l p d] for a stack; an LSTM's state has two parts, h and c, the others have one.
 
-At the start recurrent matrices are orthogonal, gate by gate, so that a state keeps its length over many steps; input
-matrices are Glorot's, biases zero but for an LSTM's forget gate, which starts at 1 and so remembers.
+Recurrent matrices start orthogonal, gate by gate, so that a state keeps its norm over many steps. Input matrices start
+as Glorot's. Biases start at zero, except that of an LSTM's forget gate, which starts at 1 so that the cell remembers.
 
-Word embeddings are unit-normal, as torch makes them: what words differ in must be seen in the first states and
-annotations. With a deviation of 0.1, as small numbers are often advised, attention took five times as many steps to
-begin.
+Word embeddings start normal with deviation 1, torch's default, so that first states and annotations differ between
+words. With a deviation of 0.1, a common recommendation, attention took five times as many steps to begin to learn.
 """
 
 # b sentences · s sentences · r rows, hypotheses of all sentences · n positions · m source positions
@@ -43,10 +42,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 OWN = "parts of one's own, or with hooks"
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
-SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient
+SHUT = 1e4  # its sigmoid is exactly 1, that of -SHUT exactly 0, and both gradients are exactly 0
 
 
-# Both directions at once: in bfloat16, which cuDNN has no cells for.
+# The Triton row runs both directions at once in bfloat16, for which cuDNN has no cells.
 BOTH_DIRECTIONS = table.Table(
     "recurrent layers",
     table.Row(
@@ -61,11 +60,10 @@ BOTH_DIRECTIONS = table.Table(
 
 
 def without_autocast(*devices: str) -> Callable[[Method], Method]:
-    """Run a module's method without autocast on these devices, its arguments in float32.
+    """Decorate a module's method to run without autocast on these devices, with its arguments in float32.
 
-    A step is too small for half precision, where every cast is one more kernel; and what is moved a little at every
-    step must not be rounded at every step. Autocast would run cuDNN's cells in float16, whose gradients nobody scales
-    here.
+    A step is too small to gain from half precision, where every cast is one more kernel, and rounding a state at every
+    step would lose its small changes. Autocast would also run cuDNN's cells in float16, which needs gradient scaling.
     """
 
     def decorate(method: Method) -> Method:
@@ -83,7 +81,7 @@ def without_autocast(*devices: str) -> Callable[[Method], Method]:
 
 
 def to_float(value: Any) -> Any:
-    """Cast a tensor of floats, projected keys or a memory to float32; leave anything else as it is."""
+    """Cast a floating-point tensor, projected keys or a memory to float32; return any other value unchanged."""
     if isinstance(value, Memory):
         sentence = {name: tensor.float() for name, tensor in value.sentence.items()}
         return replace(value, states=value.states.float(), sentence=sentence)
@@ -93,14 +91,14 @@ def to_float(value: Any) -> Any:
 
 
 class Dropout(nn.Module):
-    """Dropout in training, by a kernel that is fast on either device."""
+    """Dropout in training, with Regard's own kernels."""
 
     def __init__(self, p: float):
         super().__init__()
         self.p = p
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """Set some of x's numbers to zero, in training."""
+        """Apply dropout to x in training."""
         return dropout(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
@@ -110,7 +108,7 @@ class Dropout(nn.Module):
 class Layer(nn.Module):
     """One recurrent layer."""
 
-    step_method = "step"  # by which it takes one step: what a recording listens to
+    step_method = "step"  # the method that takes one step, which a recording wraps
 
     def __init__(self, kind: Cell, inputs: int, size: int, nonlinearity: str = "tanh"):
         super().__init__()
@@ -129,7 +127,7 @@ class Layer(nn.Module):
                 self.net.bias_ih_l0[size : 2 * size].fill_(1.0)
 
     def train(self, mode: bool = True) -> "Layer":
-        """Keep the net itself in training mode: it has no dropout, and cuDNN gives gradients in no other mode."""
+        """Keep the net in training mode: it has no dropout, and cuDNN computes gradients in training mode only."""
         super().train(mode)
         self.net.train()
         return self
@@ -141,9 +139,9 @@ class Layer(nn.Module):
         state: Float[Tensor, "b p d"] | None = None,
         lengths: Int[Tensor, " b"] | None = None,
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b p d"]]:
-        """Return the states after each position, and the whole state after the last; `lengths` sets each row's last.
+        """Return h after each position, and the full state after the last one, or after each row's length.
 
-        What stands beyond a row's length changes nothing before it.
+        Padding after a row's length does not change its states.
         """
         b, n, _ = x.shape
         if state is None:
@@ -162,10 +160,10 @@ class Layer(nn.Module):
     def run_to_lengths(
         self, x: Float[Tensor, "b n e"], state: Float[Tensor, "b 2 d"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b d"]]:
-        """Run an LSTM, and return its states h, and its cell c after each row's last position.
+        """Run an LSTM; return its states h, and its cell c after each row's last position.
 
-        One more input says that the sentence is over; it opens the forget gate and shuts the input gate for good, so
-        that c stays as it is. No length is read on the host, as packing the rows would.
+        An extra input marks padding: it opens the forget gate and shuts the input gate, so that c keeps its value.
+        Unlike packing the rows, this does not read the lengths on the host.
         """
         over = (torch.arange(x.shape[1], device=x.device) >= lengths.to(x.device)[:, None]).to(x.dtype)
         gate = x.new_zeros(4, self.size)
@@ -173,7 +171,7 @@ class Layer(nn.Module):
         weight = torch.cat([self.net.weight_ih_l0, gate.view(-1, 1).to(self.net.weight_ih_l0.dtype)], 1)
         weights = [weight, self.net.weight_hh_l0, self.net.bias_ih_l0, self.net.bias_hh_l0]
         start = [part.unsqueeze(0).contiguous() for part in state.unbind(1)]
-        with warnings.catch_warnings():  # cuDNN wants the weights side by side, and copies them there
+        with warnings.catch_warnings():  # cuDNN warns that it copies the weights into one contiguous buffer
             warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
             states, _, cell = torch.lstm(
                 torch.cat([x, over[..., None]], -1), start, weights, True, 1, 0.0, True, False, True
@@ -181,12 +179,12 @@ class Layer(nn.Module):
         return states, cell[0]
 
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
-        """Compute W x + b, which a step needs of its input; `x` may be part of the input, from column `first` on."""
+        """Compute W x + b, a step's projected input; `x` may be a part of the input that starts at column `first`."""
         weight = self.net.weight_ih_l0[:, first : first + x.shape[-1]]
         return linear(x, weight, self.net.bias_ih_l0 if bias else None)
 
     def step(self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r p d"]) -> Float[Tensor, "r p d"]:
-        """Return the state after one more input, which is already projected."""
+        """Return the state after one more input, given its projection."""
         h = state[:, 0]
         recurrent = linear(h, self.net.weight_hh_l0, self.net.bias_hh_l0)
         if self.kind == "lstm" and state.is_cuda and projected.dtype == recurrent.dtype == state.dtype:
@@ -204,7 +202,7 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers one on the other; dropout between them, never from step to step (Zaremba et al. 2014, arXiv:1409.2329)."""
+    """A stack of layers with dropout between them, never from step to step (Zaremba et al. 2014, arXiv:1409.2329)."""
 
     def __init__(
         self, kind: Cell, inputs: int, size: int, layers: int, dropout: float = 0.0, nonlinearity: str = "tanh"
@@ -217,7 +215,7 @@ class Stack(nn.Module):
 
     @property
     def each(self) -> list[Layer]:
-        """Return the layers, from the input up."""
+        """Return the layers, from the bottom up."""
         return cast(list[Layer], list(self.layers))
 
     def forward(
@@ -226,7 +224,7 @@ class Stack(nn.Module):
         state: Float[Tensor, "b l p d"] | None = None,
         lengths: Int[Tensor, " b"] | None = None,
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
-        """Return the top layer's states, and every layer's last."""
+        """Return the top layer's states, and every layer's last state."""
         ends = []
         for index, layer in enumerate(self.each):
             if index:
@@ -238,14 +236,14 @@ class Stack(nn.Module):
     def read(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
-        """Return the annotations of sentences, and every layer's last state."""
+        """Return the annotations of padded sentences, and every layer's last state."""
         result: tuple[Tensor, Tensor] = self(x, lengths=lengths)
         return result
 
     def step(
         self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r l p d"]
     ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r l p d"]]:
-        """Return the top layer's state and all states after one more input, projected by the first layer."""
+        """Return the top layer's h and all states after one more input, given its projection by the first layer."""
         ends: list[Tensor] = []
         for index, layer in enumerate(self.each):
             if index:
@@ -255,9 +253,9 @@ class Stack(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """Annotations [h→; h←]: each layer read from both ends (Schuster and Paliwal 1997).
+    """A stack of bidirectional layers, with annotations [h→; h←] (Schuster and Paliwal 1997).
 
-    The backward half is the forward one on sentences that are turned round within their own lengths.
+    The backward layer runs forwards over sentences that are reversed within their lengths.
     """
 
     def __init__(
@@ -282,7 +280,7 @@ class Bidirectional(nn.Module):
         return x
 
     def describe(self, x: Tensor) -> table.Request:
-        """Put a reading from both ends into plain data."""
+        """Describe a call as a request to the table of recurrent layers."""
         request = describe_recurrence(x, self.forwards, self.backwards)
         needs = [*request.features]
         if not torch.is_autocast_enabled("cuda") or torch.get_autocast_dtype("cuda") != torch.bfloat16:
@@ -301,7 +299,7 @@ class Bidirectional(nn.Module):
     def read(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n dd"], Float[Tensor, "b l p dd"]]:
-        """Return the annotations, and all last states [h→; h←], each half after the last word that it reads."""
+        """Return the annotations, and every layer's last state [h→; h←], of both directions."""
         ends = []
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
@@ -315,7 +313,7 @@ class Bidirectional(nn.Module):
 def run_both_directions(
     x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
 ) -> Float[Tensor, "b n dd"]:
-    """Compute [h→; h←] on a GPU, step by step for both directions at once."""
+    """Compute [h→; h←] with a Triton kernel that steps in both directions at once."""
     from regard.kernels import cell_layer
 
     nets = forwards.net, backwards.net
@@ -331,7 +329,7 @@ def run_both_directions(
 
 
 class ReverseRows(torch.autograd.Function):
-    """A reordering of rows that is its own inverse, so that the gradient is reordered the same way."""
+    """A permutation of rows that is its own inverse, so that backward applies the same permutation."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor) -> Tensor:
@@ -347,7 +345,7 @@ class ReverseRows(torch.autograd.Function):
 
 
 def reverse_rows(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
-    """Reverse each row of [b n] or [b n d] within its length; padding stays where it is."""
+    """Reverse each row of [b n] or [b n d] within its length; padding stays in place."""
     b, n = x.shape[:2]
     place = torch.arange(n, device=x.device)
     length = lengths.to(x.device)[:, None]
@@ -361,35 +359,35 @@ def reverse_rows(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
 def last_states(
     states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], empty: Float[Tensor, "b d"]
 ) -> Float[Tensor, "b d"]:
-    """Return each row's state at its last position; `empty` for a row that has none."""
+    """Return each row's state at its last position, or `empty` for a row of length 0."""
     length = lengths.to(states.device)
     rows = torch.arange(len(states), device=states.device)
     return torch.where((length > 0)[:, None], states[rows, (length - 1).clamp(min=0)], empty)
 
 
 class RecurrentModel(Model):
-    """A model with a recurrent decoder, and mostly a recurrent encoder, too.
+    """The base class of models with a recurrent decoder and, in most cases, a recurrent encoder.
 
-    The decoder's is `state` in the state of a search.
+    `row["state"]` of a search's state is the decoder's recurrent state.
     """
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
-        """Return the encoder's states, which are its memory; None where it is not recurrent."""
+        """Return the encoder's states, which are its memory; None if it is not recurrent."""
         return memory.states if getattr(self.config, "has_recurrent_encoder", True) else None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """Return h of the decoder's top layer, from a stack [r l p d] or one cell [r p d]."""
+        """Return h of the decoder's top layer, from the state of a stack [r l p d] or of one cell [r p d]."""
         states: Tensor = state.row["state"]
         return states[:, -1, 0] if states.ndim == 4 else states[:, 0]
 
     @property
     def reads_backwards(self) -> bool:
-        """Return whether the option `reverse` is set, where the kind has one."""
+        """Return whether the kind has an option `reverse` and it is set."""
         return bool(getattr(self.config, "reverse", False))
 
 
 def make_linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
-    """Make a linear layer between states, its weights after Glorot and Bengio 2010."""
+    """Return a linear layer with weights initialised as in Glorot and Bengio 2010, and a bias of zero."""
     layer = Linear(inputs, size, bias)
     nn.init.xavier_uniform_(layer.weight)
     if bias:
@@ -398,7 +396,7 @@ def make_linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
 
 
 def make_readout(size: int, count: int, scale: float = 1.0) -> nn.Linear:
-    """Make an output projection of normal weights of deviation scale/√size: larger where its inputs are small."""
+    """Return an output projection with normal weights of deviation scale/√size; small inputs need a larger scale."""
     layer = Linear(size, count)
     nn.init.normal_(layer.weight, std=scale * size**-0.5)
     nn.init.zeros_(layer.bias)
@@ -410,10 +408,9 @@ def can_bypass(
     scores: Sequence[type[Score]] = (Additive, Dot, General),
     weightings: Sequence[type[Weighting]] = (Softmax,),
 ) -> bool:
-    """Return whether faster code may stand in for these modules: none has a hook, and no backend is forced.
+    """Return whether faster code may replace these modules: none has a hook, and no backend is forced.
 
-    That code knows attentions with these scores and weightings of the library's; one that was given others is called
-    itself.
+    That code supports only attentions with these scores and weightings of Regard's; any other attention is called.
     """
     return backends.forced_backend() is None and not any(
         module._forward_hooks
@@ -426,7 +423,7 @@ def can_bypass(
 
 
 def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Score]] = (Additive,)) -> table.Request:
-    """Put a recurrence over x by these parts into plain data, for the tables of those that stand in for them."""
+    """Describe a recurrence of these modules over x as a request to a table of implementations."""
     needs, device = [*table.compiling()], x.device.type
     if torch.is_autocast_enabled(device):
         needs.append(table.AUTOCAST)
@@ -438,7 +435,7 @@ def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Scor
 def is_standard(
     attention: Attention, scores: Sequence[type[Score]], weightings: Sequence[type[Weighting]] = (Softmax,)
 ) -> bool:
-    """Return whether an attention has one of these scores, not scaled, one of these weightings, and nothing else."""
+    """Return whether an attention has one of these scores, unscaled, one of these weightings, no span, no dropout."""
     score, weighting = attention.score, attention.weighting
     return (
         type(attention) is Attention
@@ -453,29 +450,29 @@ def is_standard(
 
 
 def to_autocast_dtype(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-    """Cast to autocast's dtype on a GPU, once: each module that reads it would cast it for itself."""
+    """Cast to autocast's dtype on a GPU, once, so that the modules that read x do not each cast it."""
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         return x.to(torch.get_autocast_dtype("cuda"))
     return x
 
 
 def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
-    """Take the larger of numbers j and j + d (Goodfellow et al. 2013, arXiv:1302.4389).
+    """Return the maximum of numbers j and j + d (Goodfellow et al. 2013, arXiv:1302.4389).
 
-    Papers pair neighbours, 2j and 2j + 1; halves are the same function of a matrix with its rows in another order.
+    Papers pair neighbours, 2j and 2j + 1; pairing halves is the same function with the matrix's rows reordered.
     """
     return torch.maximum(*x.chunk(2, -1))
 
 
 def repeat_rows(x: Tensor, rows: int) -> Tensor:
-    """Repeat each row `rows` times side by side, in a tensor of its own without a gradient."""
+    """Copy a tensor without its gradient, with each row repeated `rows` times."""
     return x.detach().repeat_interleave(rows, 0) if rows > 1 else x.detach().clone()
 
 
 def start_attending(
     attention: Attention, memory: Memory, start: Float[Tensor, "s *l p d"], rows: int, coverage: bool
 ) -> State:
-    """Return the state before the first step of a decoder that attends to annotations, projected here once."""
+    """Project the annotations once, and return a decoder's state before the first step."""
     keys = memory.prepare(attention).copy()
     row = {"state": repeat_rows(start, rows)}
     if coverage:
@@ -486,12 +483,12 @@ def start_attending(
 def attend_rows(
     attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
 ) -> Float[Tensor, "r dv"]:
-    """Attend from every row: rows of one sentence are queries of one call; their weights are added to coverage."""
+    """Attend from every row, with a sentence's rows as queries of one call, and add the weights to the coverage."""
     memory, together = state.sentence["memory"], state.group_rows(query[:, None])
     if state.coverage is None:
         return attention(together, memory, span=span).flatten(0, 1)
     look = attention.look(together, memory, span=span)
     state.coverage.add_(look.weights.flatten(0, 1).to(state.coverage.dtype))
-    if attention._forward_hooks:  # a watcher notes calls
+    if attention._forward_hooks:  # hooks need a call
         return attention(together, memory, span=span).flatten(0, 1)
     return look.context.flatten(0, 1)

@@ -1,20 +1,20 @@
-r"""The fixed-context encoder-decoder: a sentence becomes one vector, and the vector another sentence.
+r"""The fixed-context encoder-decoder: the encoder turns a sentence into one vector, which the decoder reads.
 
 The encoder reads $x_1 \dots x_m$ into $h_m$; the decoder starts from $s_0$ and reads its own words.
 
-- `context = "every"` (Cho et al. 2014, arXiv:1406.1078, section 2.2 and appendix A): the context $c = h_m$ of the top
-  layer goes into the cell, $s_t = f(s_{t-1}, [E y_{t-1}; c])$, and into a deep output with maxout,
-  $\tilde t = U s_t + V E y_{t-1} + C c$, the larger of each pair of numbers. Cho's c is a tanh of $h_m$; here the tanh
-  is in $s_0$ only, as `start` says.
-- `context = "start"` (Sutskever et al. 2014, arXiv:1409.3215): the source is seen through $s_0$ alone, and the readout
-  reads the top state.
+- `context = "every"` (Cho et al. 2014, arXiv:1406.1078, section 2.2 and appendix A): the top layer's context $c = h_m$
+  goes into the cell, $s_t = f(s_{t-1}, [E y_{t-1}; c])$, and into a deep output,
+  $\tilde t = U s_t + V E y_{t-1} + C c$, followed by maxout, the maximum of each pair of numbers. Cho's c is a tanh of
+  $h_m$; here only $s_0$ has a tanh, if `start` says so.
+- `context = "start"` (Sutskever et al. 2014, arXiv:1409.3215): only $s_0$ depends on the source, and the readout reads
+  the top state.
 
-$s_0$ is zero, the encoder's last state of the same layer (an LSTM's cell too), or $\tanh(V h_m)$, layer by layer; an
-LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length. V, the deep output and the
+Each layer's $s_0$ is zero, the last state of the encoder's layer (for an LSTM with its cell), or $\tanh(V h_m)$, where
+an LSTM's cell has its own V. `reverse` reverses each source sentence within its length. V, the deep output and the
 readout have biases, which the papers leave out of their formulas.
 
-Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
-start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+Dropout applies to embeddings, between layers and before the readout, never from step to step. Embeddings start normal
+with deviation 1, and the readout with 1/√d; `recurrent` describes how cells start.
 """
 
 # b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v words
@@ -41,7 +41,7 @@ from regard.models.recurrent import (
 
 
 class RNNModel(RecurrentModel):
-    """Recurrent encoder and decoder with a fixed context between them."""
+    """A recurrent encoder and decoder with a fixed context vector between them."""
 
     def __init__(self, config: RNNConfig, source: int, target: int):
         super().__init__()
@@ -60,9 +60,9 @@ class RNNModel(RecurrentModel):
         self.readout = make_readout(size, target)
 
     def encode(self, source: Tokens) -> Memory:
-        """Return the encoder's states; the decoder gets only the last, as `context` and as `start`, its first state.
+        """Return the encoder's states, with the last one as `context` and the decoder's first state as `start`.
 
-        States stand in the order of the source, reversed or not.
+        The states are in the order of the source, even if `reverse` is set.
         """
         ids, lengths = source.padded_ids, source.lengths
         if self.config.reverse:
@@ -83,7 +83,7 @@ class RNNModel(RecurrentModel):
         return torch.tanh(torch.stack(mapped, 1)).view_as(end)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps at once, as every input is known."""
+        """Take all steps at once, since teacher forcing makes all inputs known."""
         words = self.dropout(self.target(target.padded_ids))
         x = words
         if self.config.context == "every":
@@ -95,7 +95,7 @@ class RNNModel(RecurrentModel):
         return target.unpad(self.dropout(states)), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Return the state before the first step. There is no attention, and so no coverage."""
+        """Return the state before the first step; without attention there is no coverage."""
         sentence = {"context": memory.sentence["context"]}
         return State(sentence, {"state": repeat_rows(memory.sentence["start"], rows)}, rows)
 
@@ -112,7 +112,7 @@ class RNNModel(RecurrentModel):
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
+        """Return the formulas of Cho, with c at every step, or of Sutskever, with the source in s₀ alone."""
         words = "the decoder's state after the word just read"
         if self.config.context == "start":
             return Notation(

@@ -1,26 +1,26 @@
-r"""RNNsearch: a bidirectional encoder, and a decoder that searches the source at every word.
+r"""RNNsearch: a bidirectional encoder, and a decoder that attends to the source at every word.
 
 Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
 
 - Annotations $h_j = [\overrightarrow{h}_j; \overleftarrow{h}_j]$.
-- $s_0 = \tanh(W_s \overleftarrow{h}_1)$; an LSTM's cell starts from a tanh with a matrix of its own.
+- $s_0 = \tanh(W_s \overleftarrow{h}_1)$; an LSTM's cell starts from a tanh with its own matrix.
 - $c_i = \sum_j a_{ij} h_j$, $a_{ij} = \mathrm{softmax}_j(v^\top \tanh(W s_{i-1} + U h_j + b))$: the query is the state
   *before* the word.
-- $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, f any cell of `cells`, whose GRU differs from the paper's in where it resets.
-  Cells, $s_0$, the score, the deep output and the readout have biases, which the paper leaves out of its formulas.
-- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The
-  paper's text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
+- $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, where f is any cell of `recurrent`; its GRU applies the reset gate to U h, the
+  paper's to h. Cells, $s_0$, the score, the deep output and the readout have biases, which the formulas leave out.
+- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, then maxout over pairs of numbers, then the readout. The
+  paper's text has $s_i$ here, its appendix $s_{i-1}$ (`output = "previous"`).
 
-What reads the source may be anything (`encoders`): another cell, a recurrence from one end, whose last state $s_0$ is
-made from, or convolutions or self-attention, with the mean of the annotations in its place.
+The encoder can be of any type (`encoders`): another cell; a unidirectional recurrence, whose last state then gives
+$s_0$; or convolutions or self-attention, where the mean of the annotations gives $s_0$.
 
-Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
-Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+Dropout applies to embeddings, between the encoder's layers and before the readout, never from step to step. Embeddings
+start normal with deviation 1, and the readout with 1/√d; `recurrent` describes how cells start.
 
-Teacher forced, all that does not depend on the state is computed for all steps at once: the words' part of the cell's
-input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
-own (`kernels/operations/rnnsearch.py`); everything else, and whoever watches or hooks the attention, gets the plain
-loop.
+With teacher forcing, everything that does not depend on the state is computed for all steps at once: the words' part of
+the cell's input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has its own
+backward pass (`kernels/operations/rnnsearch.py`). The plain loop runs instead for Elman's cell, and if the attention or
+the cell has a hook or a backend is forced.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
@@ -79,7 +79,7 @@ RECURRENCE = table.Table(
 
 
 class RNNSearchModel(RecurrentModel):
-    """Bidirectional annotations, additive attention from the previous state, deep output with maxout."""
+    """An encoder-decoder with bidirectional annotations, additive attention from the previous state, and maxout."""
 
     def __init__(self, config: RNNSearchConfig, source: int, target: int):
         super().__init__()
@@ -109,7 +109,7 @@ class RNNSearchModel(RecurrentModel):
         return Memory(source.unpad(annotations), source.span, {"start": start})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """Take all steps, one after the other where they must be."""
+        """Take all steps: the recurrence step by step, the deep output at once."""
         words = self.dropout(to_autocast_dtype(self.target(target.padded_ids)))
         states, contexts, extra = self.recur(words, memory.prepare(self.attention), memory)
         if self.config.output == "previous":
@@ -119,7 +119,7 @@ class RNNSearchModel(RecurrentModel):
     def recur(
         self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """Compute the state and the context of every step; where a kernel serves, the weights as well."""
+        """Compute the state and the context of every step; a written-out recurrence returns the weights as well."""
         state = memory.sentence["start"]
         row = RECURRENCE.choose(self.describe(words)).name
         if row != "step by step":
@@ -134,11 +134,11 @@ class RNNSearchModel(RecurrentModel):
 
     @property
     def gives_weights(self) -> bool:
-        """Return True where the written-out recurrence serves, which has the weights anyway."""
+        """Return whether a written-out recurrence serves this model: it computes the weights anyway."""
         return RECURRENCE.choose(self.describe(self.readout.weight)).name != "step by step"
 
     def describe(self, words: Tensor) -> table.Request:
-        """Put all steps of the decoder into plain data."""
+        """Describe the decoder's recurrence as a request to its table."""
         request = describe_recurrence(words, self.attention, self.cell)
         plain = () if self.config.cell in ("gru", "lstm") else ("cells without gates (model.cell)",)
         return request._replace(features=(*request.features, *plain))
@@ -147,7 +147,7 @@ class RNNSearchModel(RecurrentModel):
     def recur_cpu(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """Run the recurrence in float32 or float64, with a backward pass of its own."""
+        """Run the recurrence in float32 or float64, with its own backward pass."""
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = cpu.recur(
@@ -158,7 +158,7 @@ class RNNSearchModel(RecurrentModel):
     def recur_triton(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """Run the recurrence on a GPU by Triton kernels, its products in the words' dtype, or autocast's."""
+        """Run the recurrence in Triton kernels, with products in the words' dtype or in autocast's."""
         from regard.kernels import rnnsearch_triton as triton
 
         assert keys.length is not None
@@ -171,7 +171,7 @@ class RNNSearchModel(RecurrentModel):
         return states, contexts, {"weights": weights}
 
     def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return W and v of the score, and the cell's matrices for contexts and states, with the states' bias."""
+        """Return the score's W and v, the cell's matrices for contexts and for states, and the bias for states."""
         score, net = self.attention.score, self.cell.net
         assert isinstance(score, Additive)
         read = net.weight_ih_l0[:, self.config.embedding :]
@@ -180,13 +180,13 @@ class RNNSearchModel(RecurrentModel):
     def step_cell(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
     ) -> Float[Tensor, "r p d"]:
-        """Compute the next state, from a context that was read."""
+        """Compute the next state from a word's projection, the last state and the context."""
         return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state)
 
     def deep_output(
         self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
     ) -> Float[Tensor, "*b k"]:
-        """Compute the deep output."""
+        """Compute the deep output, before the readout."""
         return self.dropout(maxout(self.deep(torch.cat([states, words, contexts], -1))))
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
@@ -204,7 +204,7 @@ class RNNSearchModel(RecurrentModel):
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the paper's formulas, with the state that the readout reads."""
+        """Return the paper's formulas, with s_i or s_{i−1} in the deep output as `output` says."""
         config = self.config
         state = "s_{i−1}" if config.output == "previous" else "s_i"
         own = {"decoder: cat": "[s_{i−1}; E y_{i−1}; c_i]"} if config.output == "previous" else {}

@@ -1,11 +1,11 @@
-r"""The Transformer: attention alone, multi-head and masked, with positions.
+r"""The Transformer: an encoder-decoder of multi-head attention and feed-forward blocks, with positions.
 
 Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
 (section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
 presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
-that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
-that are additive, or dot products without their scale; heads that each see a slice of the input. Models of other
-toolkits differ in small things: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`, `start_as_end`.
+that are concatenated with the embedding and projected back to the width of the model, instead of added; scores that
+are additive, or dot products without their scale; heads that each read a slice of the input. Models of other toolkits
+differ in details: `activation`, the order of `sines`, `scale_embeddings`, `output_bias`, `start_as_end`.
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
@@ -49,7 +49,7 @@ from regard.models.encoders import (
 
 
 class TransformerModel(Model):
-    """Encoder and decoder stacks of blocks."""
+    """A Transformer: an encoder and a decoder, each a stack of blocks."""
 
     def __init__(self, config: TransformerConfig, source: int, target: int):
         super().__init__()
@@ -65,7 +65,7 @@ class TransformerModel(Model):
         }
         self.source = Embedding(source, *embed, **form)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed, **form)
-        scores: dict[str, Callable[[int], Score] | None] = {  # of a head, by its width; None: the scaled dot product
+        scores: dict[str, Callable[[int], Score] | None] = {  # by a head's width; None: the scaled dot product
             "additive": lambda width: Additive(width, width, hidden=width),
             "dot": None if config.scaled else lambda width: Dot(),
         }
@@ -90,7 +90,7 @@ class TransformerModel(Model):
 
     @property
     def packs(self) -> bool:
-        """Return whether packed sentences are served as they lie: not with ALiBi, nor by heads of every width."""
+        """Return whether packed sentences need no padding: not with ALiBi, additive scores or unusual head widths."""
         config, width = self.config, self.config.size // self.config.heads
         if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
             return False
@@ -99,29 +99,29 @@ class TransformerModel(Model):
         )
 
     def bias(self, start: Start = 0) -> Span | None:
-        """Return the bias of ALiBi, where positions are given that way."""
+        """Return the bias of ALiBi; None with other positions."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     def window(self, source: Tokens) -> Span | None:
-        """Return the span of the encoder's self-attention, where a word does not attend to all the others."""
+        """Return the window of the encoder's self-attention; None unless `mixing` is "window"."""
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
         if source.ids.is_cuda and source.ids.ndim == 2 and n <= MAX_KEYS:
-            # Of few words a mask is there at once; a kernel for windows would be compiled first.
+            # For few words a mask is quick to build; a kernel for windows would have to be compiled first.
             place = torch.arange(n, device=source.ids.device)
             return Mask((place[:, None] - place).abs() <= reach)
         return Monotonic(reach)
 
     def encode(self, source: Tokens) -> Memory:
-        """Encode every source token by attending to all the others, or to those near it."""
+        """Encode the source tokens with the encoder's stack."""
         x = self.source(source.ids, source.span)
         return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """Take all steps at once under the causal mask."""
         x = self.target(self.read_ids(target.ids), target.span)
-        # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
+        # Padding comes last, so that the causal mask hides it from the real positions without another mask.
         span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
         return self.decoder(x, memory.states, span=span, memory_span=memory.cross_span(target)), {}
 
@@ -136,7 +136,7 @@ class TransformerModel(Model):
         return state
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
-        """Take one step: one query a row over the caches."""
+        """Take one step: one query per row over the caches."""
         start = self.decoder.position(state)
         ids = tokens[:, None]
         x = self.target(self.read_ids(ids) if self.config.start_as_end else ids, None, start)
@@ -148,17 +148,17 @@ class TransformerModel(Model):
         return self.output(x[:, 0]), state
 
     def read_ids(self, ids: Int[Tensor, "*b n"]) -> Int[Tensor, "*b n"]:
-        """Return the ids whose embeddings the decoder reads: a target may begin with END's."""
+        """Return the ids that the decoder embeds: with `start_as_end`, END replaces START."""
         return ids.masked_fill(ids == START, END) if self.config.start_as_end else ids
 
     @cached_property
     def notation(self) -> Notation:
-        """Return the symbols of the paper; its formulas are those of attention in general."""
+        """Return the symbols of the paper; its formulas are those of general attention."""
         return Notation(boxes=(name_activation(self.config), BOXES))
 
 
 def window_radius(config: TransformerConfig) -> int:
-    """Return how many words on each side a window or a convolution reaches."""
+    """Return the number of words on each side that a window or a convolution covers."""
     return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
 
 
