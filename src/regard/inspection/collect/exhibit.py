@@ -296,7 +296,9 @@ def exhibit_of_look(look: Look, source: Sequence[str] | None = None, target: Seq
     sides = {columns: name_places(check_words("source", source, m), grid)}
     if not itself:
         sides["written"] = name_places(check_words("target", target, n))
-    numbers: dict[str, Any] = {name: _rows(getattr(look, name), heads, n) for name in ("entropy", "centre", "picked")}
+    numbers: dict[str, Any] = {
+        name: reshape_rows(getattr(look, name), heads, n) for name in ("entropy", "centre", "picked")
+    }
     rows = columns if itself else "written"
     view = View("look", "what was looked at", role, 0, rows, columns, weights, **numbers, how=look.how)
     title, output = (" ".join(words or ()) for words in (source, None if itself else target))
@@ -326,7 +328,7 @@ def check_words(name: str, words: Sequence[str] | None, count: int) -> list[str]
     return [str(word) for word in words]
 
 
-def _rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
+def reshape_rows(values: Tensor | None, heads: int, n: int) -> Tensor | None:
     """Reshape values to [h n]; return None if there is not one number for each row."""
     if values is None or values.numel() != heads * n:
         return None

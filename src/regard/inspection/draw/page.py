@@ -128,7 +128,7 @@ def page(
 def page_data(exhibits: Sequence[Exhibit], used: int = 0) -> dict[str, Any]:
     """Collect a page's data in types that JSON has; `used` is the size of the rest of the page in bytes."""
     packed = bytearray()
-    data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
+    data: dict[str, Any] = {"exhibits": [exhibit_data(each, packed) for each in exhibits]}
     for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
         if exhibit.graph is not None:
             table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
@@ -148,16 +148,16 @@ def pick(thing: object, names: str) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names.split()}
 
 
-def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
+def exhibit_data(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     names = {view.name for view in exhibit.views}
     if exhibit.aligned is not None and exhibit.aligned not in names:
         raise ArgumentError(f"aligned: {exhibit.aligned!r} is not a view of the exhibit; they are {sorted(names)}")
     table = pick(exhibit, "kind task title run output") | {
-        "logProb": _number(exhibit.log_prob),
-        "labels": [[label, _number(share)] for label, share in exhibit.labels.items()],
+        "logProb": round_number(exhibit.log_prob),
+        "labels": [[label, round_number(share)] for label, share in exhibit.labels.items()],
         **pick(exhibit, "aligned head offset"),
-        "sides": {name: _side(side) for name, side in exhibit.sides.items()},
-        "views": [_view(exhibit, view, packed) for view in exhibit.views],
+        "sides": {name: side_data(side) for name, side in exhibit.sides.items()},
+        "views": [view_data(exhibit, view, packed) for view in exhibit.views],
     }
     if exhibit.picture is not None:
         image = Image.fromarray(np.ascontiguousarray(exhibit.picture.cpu().movedim(0, -1).numpy()))
@@ -169,20 +169,25 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         table["picture"] = f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
     if exhibit.tree is not None:
         steps = [
-            [[c.parent, c.piece, _number(c.log_prob), _number(c.total), c.fate, c.row, c.best] for c in step]
+            [[c.parent, c.piece, round_number(c.log_prob), round_number(c.total), c.fate, c.row, c.best] for c in step]
             for step in exhibit.tree.steps
         ]
         table["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
     if exhibit.walk is not None:
-        stages = [vars(each) | {"values": _numbers(each.values, least="-inf")} for each in exhibit.walk.stages]
-        states = [vars(each) | {"values": _numbers(each.values)} for each in exhibit.walk.states]
+        stages = [vars(each) | {"values": round_numbers(each.values, least="-inf")} for each in exhibit.walk.stages]
+        states = [vars(each) | {"values": round_numbers(each.values)} for each in exhibit.walk.states]
         gates = []
         for each in exhibit.walk.gates:
             parts = []
             for symbol, values in each.values.items():
                 levels, (low,), (step,) = to_levels(f"{each.title}, {symbol}", values[None])
-                described = {"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)}
-                parts.append(described | {"width": values.shape[1], "means": _numbers(values.float().mean(-1))})
+                described = {
+                    "symbol": symbol,
+                    "at": len(packed),
+                    "low": round_number(low, 7),
+                    "step": round_number(step, 7),
+                }
+                parts.append(described | {"width": values.shape[1], "means": round_numbers(values.float().mean(-1))})
                 packed += levels.tobytes()
             gates.append(pick(each, "title cell side pieces backwards") | {"parts": parts})
         table["walk"] = vars(exhibit.walk) | {"stages": stages, "states": states, "gates": gates}
@@ -190,12 +195,12 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         follows = [[head.view, head.head, head.hits, head.back] for head in exhibit.dependencies.follows]
         table["dependencies"] = vars(exhibit.dependencies) | {"follows": follows}
     if exhibit.ablation is not None:
-        changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
-        table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
+        changes = {name: [round_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
+        table["ablation"] = {"logProb": round_number(exhibit.ablation.log_prob), "changes": changes}
     return table
 
 
-def _side(side: Side) -> dict[str, Any]:
+def side_data(side: Side) -> dict[str, Any]:
     if len(side.words) != len(side.pieces):
         raise ShapeError(f"words: {len(side.pieces)} were expected, one for each piece, got {len(side.words)}")
     apart = separate_marks(side)
@@ -203,18 +208,18 @@ def _side(side: Side) -> dict[str, Any]:
     return parts | pick(side, "pieces words texts grid sentences unknown")
 
 
-def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
+def view_data(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
     heads, n, m = view.weights.shape
     for name, count in ((view.rows, n), (view.columns, m)):
         side = exhibit.sides.get(name)
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
     levels, low, step = to_levels(view.name, view.weights)  # low is exactly zero if no weight is negative
-    steps = {key: [_number(value, 7) for value in values] for key, values in (("low", low), ("step", step))}
+    steps = {key: [round_number(value, 7) for value in values] for key, values in (("low", low), ("step", step))}
     table = pick(view, "name title role layer rows columns") | {"heads": heads, "n": n, "m": m, "at": len(packed)}
     packed += levels.tobytes()
     picked = None if view.picked is None else view.picked.tolist()
-    table |= steps | {"entropy": _numbers(view.entropy), "centre": _numbers(view.centre)}
+    table |= steps | {"entropy": round_numbers(view.entropy), "centre": round_numbers(view.centre)}
     return table | {"radius": view.radius, "picked": picked, "how": view.how}
 
 
@@ -230,14 +235,14 @@ def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarr
     return levels.astype(np.uint8), low.tolist(), step.tolist()
 
 
-def _number(value: float | None, digits: int = 4) -> float | None:
+def round_number(value: float | None, digits: int = 4) -> float | None:
     """Round to `digits` significant digits; return None for infinity, NaN and None."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
 
 
-def _numbers(values: Tensor | None, least: str | None = None) -> Any:
+def round_numbers(values: Tensor | None, least: str | None = None) -> Any:
     """Round numbers to four digits for JSON, which has no infinity: -∞ becomes `least`, +∞ and NaN become None."""
     if values is None:
         return None

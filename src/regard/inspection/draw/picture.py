@@ -107,7 +107,7 @@ def draw_view(exhibit: Exhibit, view: View, heads: list[int | None], stretch: bo
     weights = torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
     if columns is not None and columns.grid is not None:
         with_places = rows is not None and rows.grid is not None
-        return _draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
+        return draw_places(exhibit, view, weights.mean(0), columns.grid, with_places=with_places, stretch=stretch)
     if view.role in ("words", "sentences"):
         return draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None, stretch)
     name = view.title
@@ -184,7 +184,7 @@ def mark(axes: Axes, view: View, head: int | None, rows: Sequence[int | None], c
 # ---- pictures
 
 
-def _draw_places(
+def draw_places(
     exhibit: Exhibit,
     view: View,
     weights: Float[Tensor, "n m"],
@@ -218,7 +218,7 @@ def _draw_places(
         if index == 0:
             continue
         axes.set_title(names[index - 1], fontsize=9, color=INK, pad=3, fontfamily=fonts(), parse_math=False)
-        veil = _veil((maps[index - 1].reshape(grid) / scale.high).numpy())
+        veil = veil_of((maps[index - 1].reshape(grid) / scale.high).numpy())
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
         if with_places:
             tall, wide = height / grid[0], width / grid[1]
@@ -229,7 +229,7 @@ def _draw_places(
     return figure
 
 
-def _veil(shares: Any) -> Any:
+def veil_of(shares: Any) -> Any:
     """Return an RGBA overlay for a picture: dark where the weight is 0, slightly light where it is 1.
 
     Brightness grows with the square root of the weight, as the bar shows: a picture has many places, so that most
@@ -240,7 +240,7 @@ def _veil(shares: Any) -> Any:
     return np.stack([grey, grey, grey, DIM * (1 - bright) + LIFT * bright], -1)
 
 
-GREY_VEIL = _veil(np.linspace(0.0, 1.0, 256))  # blended with grey for the colour bar
+GREY_VEIL = veil_of(np.linspace(0.0, 1.0, 256))  # blended with grey for the colour bar
 VEIL = ListedColormap(GREY_VEIL[..., :3] * GREY_VEIL[..., 3:] + 0.6 * (1 - GREY_VEIL[..., 3:]))
 
 
@@ -442,11 +442,11 @@ def heatmap(
     shows the range. Numbers that are not weights, such as scores, have their own scale. With a `path` the figure is
     also saved, as PNG, SVG or PDF depending on the suffix.
     """
-    stack = _stack(weights)
+    stack = to_stack(weights)
     panels, n, m = stack.shape
     source, target = (
         [cut_word(word[: MAX_LETTERS + 1], MAX_LETTERS) for word in words]
-        for words in (_labels("source", source, m), _labels("target", target, n))
+        for words in (label_positions("source", source, m), label_positions("target", target, n))
     )
     heading, names = title, [f"head {index + 1}" for index in range(panels)] if panels > 1 else [""]
     if title is not None and not isinstance(title, str):
@@ -537,9 +537,9 @@ def bars(
     The source words are printed above their columns, side by side if they fit, otherwise as a staircase. A matrix that
     is still too wide is split into parts, printed one below the other; so are several heads. Long words are truncated.
     """
-    stack = _stack(weights)
+    stack = to_stack(weights)
     panels, n, m = stack.shape
-    source, target = _labels("source", source, m), _labels("target", target, n)
+    source, target = label_positions("source", source, m), label_positions("target", target, n)
     target = [cut_word(word, max(8, width // 4)) for word in target]
     margin = max(map(text_width, target), default=0)
     top = float(stack.max())
@@ -551,7 +551,7 @@ def bars(
             lines += [f"head {index + 1}"]
         for first in range(0, m, most):
             part = slice(first, first + most)
-            header, wide, gap = _header(source[part], margin, width)
+            header, wide, gap = header_lines(source[part], margin, width)
             lines += [line.rstrip() for line in header]
             for word, row in zip(target, (stack[index, :, part] / unit).tolist(), strict=True):
                 cells = "".join(
@@ -565,7 +565,7 @@ def bars(
     return "\n".join(lines)
 
 
-def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
+def header_lines(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
     """Return the lines above the columns, the width of each column, and the gap between columns."""
     for least, gap in ((4, "  "), (3, " "), (2, " ")):
         wide = [max(text_width(word), least) for word in source]
@@ -580,7 +580,7 @@ def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list
     return cut, [size] * len(source), " "
 
 
-def _stack(weights: Any) -> Tensor:
+def to_stack(weights: Any) -> Tensor:
     """Convert a `Look`, a tensor or nested lists to finite float64 [h, n, m]."""
     weights = torch.as_tensor(getattr(weights, "weights", weights)).detach().cpu().double()
     weights = as_stack(weights, "weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got")
@@ -589,7 +589,7 @@ def _stack(weights: Any) -> Tensor:
     return weights
 
 
-def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
+def label_positions(name: str, words: Sequence[str] | None, count: int) -> list[str]:
     if words is None:  # label every position by its index, or every `step`-th position of more than 12
         step = max(1, round(count / 8 / 5) * 5) if count > 12 else 1
         return [str(index) if index % step == 0 else "" for index in range(count)]

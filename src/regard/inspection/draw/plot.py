@@ -97,7 +97,7 @@ class Drawing(Figure):
             engine.execute(self)
 
     def _repr_png_(self) -> bytes:
-        return _render(self, "png")
+        return render(self, "png")
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -107,16 +107,16 @@ def save(figure: Figure, path: str | Path) -> Path:
     if kind not in ("png", "svg", "pdf"):
         raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return disk.write_whole(path, _render(figure, kind))
+    return disk.write_whole(path, render(figure, kind))
 
 
 def svg(figure: Figure) -> str:
     """Return a figure as the text of one <svg> element, in which text remains text."""
-    text = _render(figure, "svg").decode()
+    text = render(figure, "svg").decode()
     return text[text.index("<svg") :].strip()
 
 
-def _render(figure: Figure, kind: str) -> bytes:
+def render(figure: Figure, kind: str) -> bytes:
     out = io.BytesIO()
     # Without a date and a random salt, pictures under version control change only if the numbers do.
     blank: dict[str, dict[str, Any]] = {

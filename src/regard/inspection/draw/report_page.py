@@ -94,9 +94,9 @@ def write(
         f'<dl class="figures">{figures}</dl>' if figures else "",
         "<h2>How it went</h2>",
         drawings,
-        *_samples(valids),
+        *samples_html(valids),
         *look_elements,
-        *_validations(valids, story.metric),
+        *validations_html(valids, story.metric),
     ]
     if commands:
         items = "".join(
@@ -151,7 +151,7 @@ class RunSummary:
     def summary(self) -> str:
         """Write one paragraph: what was trained, on what, for how long, and how good it is."""
         kind = f"{article(self.model).capitalize()} {self.model} model" if self.model else "A model"
-        size = f" with {_count(self.parameters)} parameters" if self.parameters else ""
+        size = f" with {abbreviate(self.parameters)} parameters" if self.parameters else ""
         on = f", trained on {self.data}" if self.data else ""
         if not self.step:
             return f"{kind}{size}{on}. No step has been recorded yet."
@@ -193,11 +193,11 @@ class RunSummary:
         if self.seconds:
             cells.append(("Time", metrics.format_duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
         if self.parameters:
-            cells.append(("Parameters", _count(self.parameters), self.model or ""))
+            cells.append(("Parameters", abbreviate(self.parameters), self.model or ""))
         return cells
 
 
-def _samples(valids: Sequence[dict[str, Any]]) -> list[str]:
+def samples_html(valids: Sequence[dict[str, Any]]) -> list[str]:
     """Return the HTML of the samples of the last validation that has any."""
     kept = (record["samples"] for record in reversed(valids) if isinstance(record.get("samples"), list))
     elements = list[str]()
@@ -226,7 +226,7 @@ def _samples(valids: Sequence[dict[str, Any]]) -> list[str]:
     return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
 
 
-def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:
+def validations_html(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:
     keys = dict.fromkeys(
         key
         for record in valids
@@ -250,7 +250,7 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
     return ["<h2>Validations</h2>", element]
 
 
-def _count(number: int) -> str:
+def abbreviate(number: int) -> str:
     """Abbreviate a number: 1.3 M instead of 1,312,768."""
     for size, word in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if number >= size:
@@ -270,9 +270,9 @@ class Curve(NamedTuple):
 def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> list[Curve]:
     """Return the curves of the loss, the learning rate and every score that the records contain."""
     best = next((record for record in reversed(valids) if record.get("best")), None)
-    possible = [_loss(steps, valids, best), _rate(steps)]
+    possible = [loss_curve(steps, valids, best), rate_curve(steps)]
     keys = list(dict.fromkeys(key for record in valids for key in record if key not in ASIDE | {"loss", "patience"}))
-    possible += [_score(key, valids, best) for key in keys]
+    possible += [score_curve(key, valids, best) for key in keys]
     plots = [curve for curve in possible if curve is not None]
     last = max((axes.dataLim.x1 for curve in plots for axes in curve.figure.axes), default=1.0)
     for curve in plots:  # all plots have the same x axis
@@ -290,7 +290,7 @@ def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float
 
 def points(records: Sequence[dict[str, Any]], key: str) -> Points:
     """Return (step, value) for every record that has a step and a finite number under `key`."""
-    pairs = ((_number(record.get("step")), _number(record.get(key))) for record in records)
+    pairs = ((finite_number(record.get("step")), finite_number(record.get(key))) for record in records)
     return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
@@ -299,12 +299,12 @@ def capitalise(name: str) -> str:
     return name[:1].upper() + name[1:] if name == name.lower() else name
 
 
-def _number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if good else None
 
 
-def _axes(title: str) -> tuple[Figure, Axes]:
+def make_axes(title: str) -> tuple[Figure, Axes]:
     """Make one small plot; the axes have the same position in every plot, so that plots align on the page."""
     figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.3)
     figure.set_layout_engine("none")
@@ -318,7 +318,7 @@ def _axes(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _line(axes: Axes, xy: Points, colour: str, label: str) -> None:
+def draw_line(axes: Axes, xy: Points, colour: str, label: str) -> None:
     means, low, high = thin_points(xy)
     x, y = [x for x, _ in means], [y for _, y in means]
     if len(means) < len(xy):
@@ -327,21 +327,21 @@ def _line(axes: Axes, xy: Points, colour: str, label: str) -> None:
     axes.plot(x, y, "-", color=colour, linewidth=1.4, label=label, marker=marker, markersize=4, clip_on=False)
 
 
-def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
+def draw_dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
     x, y = [x for x, _ in xy], [y for _, y in xy]
     axes.plot(x, y, "-", color=colour, linewidth=1.4, label=label, clip_on=False)
     if len(xy) <= 25:
         axes.plot(x, y, "o", color=colour, markersize=4, clip_on=False)
 
 
-def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
+def mark_best(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
     """Draw a ring around the validation with the best checkpoint."""
     for x, y in points([best] if best else [], key):
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.1}
         axes.plot([x], [y], "o", markersize=9, clip_on=False, **ring)
 
 
-def _describe(name: str, key: str, xy: Points) -> str:
+def describe_curve(name: str, key: str, xy: Points) -> str:
     first, last = xy[0], xy[-1]
     if len(xy) == 1:
         return f"{name}: {metrics.format_value(key, first[1])} at step {first[0]:,.0f}."
@@ -349,50 +349,50 @@ def _describe(name: str, key: str, xy: Points) -> str:
     return f"{name}: {begin}, {end}."
 
 
-def _loss(
+def loss_curve(
     steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]], best: dict[str, Any] | None
 ) -> Curve | None:
     # The validation loss has no label smoothing, so plot the training loss without it, if recorded.
     trained, checked = points(steps, "nll") or points(steps, "loss"), points(valids, "loss")
     if not trained and not checked:
         return None
-    figure, axes = _axes("Loss")
+    figure, axes = make_axes("Loss")
     sentences = []
     if trained:
-        _line(axes, trained, plot.BLUE, "training")
-        sentences.append(_describe("Training loss", "loss", trained))
+        draw_line(axes, trained, plot.BLUE, "training")
+        sentences.append(describe_curve("Training loss", "loss", trained))
     if checked:
-        _dots(axes, checked, plot.RED, "validation")
-        _crown(axes, best, "loss")
-        sentences.append(_describe("Validation loss", "loss", checked))
+        draw_dots(axes, checked, plot.RED, "validation")
+        mark_best(axes, best, "loss")
+        sentences.append(describe_curve("Validation loss", "loss", checked))
     plot.legend(axes, loc="upper right")
     return Curve("loss", figure, " ".join(sentences))
 
 
-def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> Curve | None:
+def score_curve(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> Curve | None:
     xy = points(valids, key)
     if not xy:
         return None
     name = metrics.metric_name(key)
-    figure, axes = _axes(f"{capitalise(name)}, validation")
-    _dots(axes, xy, plot.RED, name)
-    _crown(axes, best, key)
+    figure, axes = make_axes(f"{capitalise(name)}, validation")
+    draw_dots(axes, xy, plot.RED, name)
+    mark_best(axes, best, key)
     if all(y >= 0 for _, y in xy):
         axes.set_ylim(bottom=0)
     top = max(y for _, y in xy)
     is_share = top <= 1.0 and metrics.format_value(key, top).endswith("%")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.0%}" if is_share else f"{y:g}"))
-    return Curve(key, figure, _describe(name, key, xy))
+    return Curve(key, figure, describe_curve(name, key, xy))
 
 
-def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
+def rate_curve(steps: Sequence[dict[str, Any]]) -> Curve | None:
     xy = points(steps, "rate")
     if not xy:
         return None
-    figure, axes = _axes("Learning rate")
-    _line(axes, xy, plot.GREY, "rate")
+    figure, axes = make_axes("Learning rate")
+    draw_line(axes, xy, plot.GREY, "rate")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(
         FuncFormatter(lambda y, _: metrics.format_value("rate", float(y)).replace(".0e", "e"))
     )
-    return Curve("rate", figure, _describe("Learning rate", "rate", xy))
+    return Curve("rate", figure, describe_curve("Learning rate", "rate", xy))
