@@ -59,7 +59,7 @@ class PairTask(Task):
         self.objective = Prediction(model, smoothing)
         self.lengths = np.array([[len(source), len(target)] for source, target in pairs])
         plans = list(Order(self.lengths, budget, seed=seed).epoch(0))
-        self.plans = [plan for plan in plans if self.lengths[plan, 1].sum() > budget / 2] or plans  # without a small last batch
+        self.plans = [plan for plan in plans if self.lengths[plan, 1].sum() > budget / 2] or plans  # no small rest
         self.form: str | None = None
         self.batches: dict[int, Any] = {}
 

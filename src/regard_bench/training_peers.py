@@ -231,7 +231,7 @@ class JoeyLearner(Learner):
         self.net.loss_function = ("crossentropy", sizes.smoothing)
 
     def sort(self, batch: Batch, target: Tensor | None) -> tuple[Any, Any]:
-        """Return JoeyNMT's batch, longest sources first, as its encoder packs them, and the indices of the old order."""
+        """Return JoeyNMT's batch, longest sources first as its encoder packs, and the indices of the old order."""
         rows, device = torch.arange(len(batch)), batch.source.device
         made = self.batch(batch.source, batch.source_lengths, None, target, None, rows, device, PAD, END)
         return made, made.sort_by_src_length()
