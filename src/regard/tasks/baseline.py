@@ -137,8 +137,7 @@ def weigh_pieces(
 ) -> tuple[Entries, Entries, int]:
     """Weigh the pieces of sources and of other texts by tf-idf, with rows of length 1; also return the vocabulary size.
 
-    The idf of a piece comes from the n sources, for both: log(n / (1 + rows with it)), at least 0, plus `least`. The tf
-    is 1 + log(count).
+    Both use the idf of the n sources: log(n / (1 + rows with the piece)), at least 0, plus `least`; tf: 1 + log(count).
     """
     vocabulary = 1 + max(int(each.max()) for each in (*sources, *others) if len(each))
     weighed, rarity = list[Entries](), np.zeros(0)

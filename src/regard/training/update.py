@@ -458,10 +458,7 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
 
 
 def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
-    """Split the batch into `parts` parts, a power of two, or as many as possible.
-
-    Also return an error to raise if the last halving split no part, or None.
-    """
+    """Split the batch into `parts` (a power of two) or fewer; also return the error if it cannot be split further."""
     cut: list[Any] = [batch]
     problem: TrainingError | None = None
     for _ in range(parts.bit_length() - 1):
