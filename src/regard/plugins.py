@@ -163,8 +163,8 @@ def register(
 ) -> None:
     """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow`, `Format` or bench.
 
-    Kinds, tasks and formats have names of their own; all other rows need `name`. A name that is taken is refused,
-    unless the same plugin registers it again.
+    A row without a name of its own, unlike a `Kind`, needs `name`. A name that is taken is refused, unless the same
+    plugin registers it again.
     """
     arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
     arguments |= {"tracker": tracker, "format": format, "bench": bench}

@@ -63,9 +63,9 @@ def train(
 
     `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Instead,
     `config` may be a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000 or
-    device="cpu", override it. `resume` continues the run in `out`; `base` is a run with whose weights and tokenizer
-    training starts. `choose` chooses open settings from the corpus; it is the default without `config`. `anyway` trains
-    even on data from which a model cannot learn, which are refused otherwise.
+    device="cpu", override it. `resume` continues the run in `out`; `base` is a run that provides the initial weights
+    and the tokenizer. `choose` chooses open settings from the corpus; it is the default without `config`. `anyway`
+    trains even on data from which a model cannot learn, which are refused otherwise.
     """
     if out is None:
         raise ArgumentError('out: missing, expected the run folder to write, such as out="runs/en-de"')

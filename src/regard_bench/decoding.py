@@ -130,7 +130,7 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     return decoding_peers.RegardDecoder(model, length)
 
 
-# ---- what is compared
+# ---- measuring
 
 
 def make_batches(count: int, rows: int, vocabulary: int, seed: int) -> list[Batch]:

@@ -77,7 +77,7 @@ def run(
     yield from memory(sizes, budget, seed)
 
 
-# ---- what is compared
+# ---- measuring
 
 
 def same_loss(batch: Batch, sizes: Sizes) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FILE = "baseline.json"
 NEIGHBOURS = 50_000  # training pairs to search
 WORK = 20_000_000  # training pairs times validation pairs
-COMMON = 0.2  # a piece in more than this share of rows does not count for similarity
+COMMON = 0.2  # a piece in more than this share of rows does not count for similarity, unless a text has no others
 DOCUMENTS = 20_000  # documents that train the regression
 ENTRIES = 600_000  # entries of their tf-idf matrix
 LABELLED = 20_000_000  # entries times labels

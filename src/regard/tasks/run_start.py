@@ -78,7 +78,7 @@ def start(
 ) -> Started:
     """Train a model from a configuration, into the folder `out`.
 
-    `resume` continues the run in `out`. `base` is a run with whose weights and tokenizer training starts. With
+    `resume` continues the run in `out`. `base` is a run that provides the initial weights and the tokenizer. With
     `choose`, options of model and training that the configuration leaves open are chosen from the corpus. `claimed`
     says that the caller has claimed the folder already (`regard.training.folder.claim`). `anyway` trains even on data
     that would be refused. `began` is the `time.monotonic()` at which the run's seconds and training.minutes start; the

@@ -58,7 +58,7 @@ class RunSummary:
 
     @property
     def adapter_text(self) -> str:
-        """Format the adapters as at the start of training."""
+        """Format the adapters as they are displayed when training starts."""
         if self.adapter is None:
             return "–"
         count, share = self.adapter["weights"], self.adapter["weights"] / max(1, self.parameters or 0)

@@ -453,7 +453,7 @@ class TextPairs(NextToken):
         return batch if self.form is None else data.batching.pad_up(batch)
 
     def limit_shapes(self, half: bool) -> None:
-        """Pack batches if the model supports it; otherwise pad them up to fewer shapes."""
+        """Pack batches in half precision if the model supports it; otherwise pad them up to fewer shapes."""
         if self.linking is None:
             self.form = "packed" if half and self.model.packs else "padded"
 

@@ -1,15 +1,16 @@
 """The loop: take batches, update, record, validate, save. It knows only a Task, not what the model learns.
 
 One update takes `accumulate × processes` consecutive batches of the task's stream. Their losses are divided by the
-total count of all these batches, so that the update does not depend on the number of processes. Each update reseeds the
-random generators by (seed, step, process). A checkpoint holds the step, the position in the stream, the weights and the
-optimiser's state, so that a resumed run equals an uninterrupted one bit by bit.
+total count of all these batches, so that the update is the same however many processes share them. Each update reseeds
+the random generators by (seed, step, process). A checkpoint holds the step, the position in the stream, the weights and
+the optimiser's state, so that a resumed run equals an uninterrupted one bit by bit.
 
 With a time limit, the learning rate's schedule ends when the time does, and the time includes validations. The loop
 fits the number of steps to the measured pace after the first few steps, after every validation, and whenever a
-twentieth of the limit has passed. `training.fit` names the settings that it fits: the steps, the warm-up and the steps
-between two validations. A checkpoint's counters hold the last fit, so that a resumed run starts from there. A run stops
-at its last step, when patience or time runs out, or on a signal.
+twentieth of the limit has passed. `training.fit` names the settings that the user left open: the steps, the warm-up,
+the steps between two validations. A configured number of steps is only lowered. A checkpoint's counters hold the last
+fit, so that a resumed run starts from there. A run stops at its last step, when patience or time runs out, or on a
+signal.
 
 `regard.training.update` computes an update from batches. `regard.training.trainer_state` saves a run's state in
 checkpoints and restores it.
@@ -258,7 +259,7 @@ class Trainer:
         self.settings = self.updater.settings = self.saver.settings = settings
         self.now.fitted = self.group.same(self.timetable.record(settings))
         ends = self.timetable.ends_with_the_time(self.now.fitted)
-        self.progress.limit(self.timetable.limit if ends else None)  # without, the configured steps end before the time
+        self.progress.limit(self.timetable.limit if ends else None)  # None: the configured steps end first
 
     # ---- one update
 
