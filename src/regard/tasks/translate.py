@@ -333,8 +333,8 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
 class Guided(Prediction):
     r"""The objective of guided alignment: predict the next token, and train one head's weights towards given links.
 
-    Chen et al. 2016 (arXiv:1607.01628), section 3. In a Transformer only one head is guided, by default in the last
-    layer but one, as in Garg et al. 2019 (arXiv:1909.02074), section 3.3:
+    Chen et al. 2016 (arXiv:1607.01628), section 3. In a Transformer only one head is guided, by default (with more than
+    three layers) in the last layer but one, as in Garg et al. 2019 (arXiv:1909.02074), section 3.3:
 
     $L = L_{\text{next token}} - \lambda \sum_i \sum_j G_{ij} \log a_{ij}$
 
@@ -343,7 +343,7 @@ class Guided(Prediction):
     pass; here it sees only the pieces before i, so that one pass computes both losses.
     """
 
-    replays = False  # reading the head's weights needs a hook, and the number of links varies between batches
+    replays = False  # reading the head's weights needs `watch`, and the number of links varies between batches
 
     def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
         """Guide a head of the attention to the source that `watch` calls `name`."""
