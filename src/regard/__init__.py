@@ -1,6 +1,6 @@
 """Regard: sequence-to-sequence models with attention, every mechanism behind one interface.
 
-The names below are loaded when they are first used, so that `import regard` is instant and torch comes only with them.
+Each name below is imported when it is first used, so that `import regard` is instant and does not import torch.
 """
 
 import typing as _typing

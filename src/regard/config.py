@@ -1,6 +1,6 @@
-"""Configuration: frozen dataclasses, read from TOML and `--set key=value`, every mistake named by the path of its key.
+"""Configuration: frozen dataclasses, read from TOML and `--set key=value`; errors name the path of the wrong key.
 
-Nothing here imports torch, so that a wrong key is answered at once.
+This module does not import torch, so that a wrong key is reported at once.
 
     @dataclass(frozen=True)
     class Settings:
@@ -25,7 +25,7 @@ from regard.messages import did_you_mean, show_name, show_value, suggestion, vis
 __all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion", "visible"]
 
 T = TypeVar("T")
-MAX_CHARACTERS = 4096  # characters of a text: a path has no more
+MAX_CHARACTERS = 4096  # characters of a text, as many as a path may have
 
 
 def option(
@@ -40,7 +40,7 @@ def option(
 ) -> Any:
     """Declare a field of a configuration: its default, its help, and the limits of its value.
 
-    `also` names further choices, of plugins, beside those of a Literal.
+    `also` returns further choices, from plugins, in addition to those of a Literal.
     """
     limits = {"least": least, "most": most, "above": above, "below": below, "also": also}
     return dataclasses.field(
@@ -49,15 +49,15 @@ def option(
 
 
 def wrong_value(key: str, value: Any, expected: str) -> ConfigError:
-    """Build the error for a value that a key cannot have."""
+    """Build the error for an invalid value of a key."""
     return ConfigError(key, f"{show_value(value)} given, expected {expected}")
 
 
 def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     """Build `cls` from a mapping; a ConfigError names the path of a wrong key.
 
-    An impossible combination is refused by the class itself: its `__post_init__` raises ConfigError("key", "problem"),
-    and the path is put before it.
+    The class itself refuses impossible combinations: its `__post_init__` raises ConfigError("key", "problem"), and this
+    function prepends the path to the key.
     """
     if not isinstance(table, Mapping):
         raise wrong_value(path, table, "a table")
@@ -83,7 +83,7 @@ hints_of = functools.cache(typing.get_type_hints)
 
 
 def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any:
-    """Check one value; a whole number may become a float and a list a tuple, nothing else is converted."""
+    """Check one value; convert an integer to a float and a list to a tuple where expected, and nothing else."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return union(arguments, value, path, limits)
@@ -119,7 +119,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
 
 
 def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str, Any]) -> Any:
-    """Return the value as the first type that takes it, or raise the error of the type that fits best."""
+    """Return the value as the first type that accepts it, or raise the error of the type that fits best."""
     if value is None and type(None) in arguments:
         return None
     real = [each for each in arguments if each is not type(None)]
@@ -127,7 +127,7 @@ def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str
         try:
             return value_of(each, value, path, limits)
         except ConfigError as error:
-            # A number of the right kind out of its limits, or a key inside a table, is the mistake to speak of.
+            # Report this error if the type fits but the limits do not, or if a key inside a table is wrong.
             near = len(real) == 1 or error.key != path
             near |= each in (int, float) and isinstance(value, int | float) and not isinstance(value, bool)
             near |= each is str and isinstance(value, str)
@@ -137,7 +137,7 @@ def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str
 
 
 def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
-    """Refuse a number that is not finite or out of its limits."""
+    """Refuse a number that is not finite, or outside its limits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(path, f"{value} given, expected a finite number")
     checks = {
@@ -152,7 +152,7 @@ def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
 
 
 def check_text(text: str, path: str) -> None:
-    """Refuse a text that is empty, too long, or cannot be a file, a name or a word."""
+    """Refuse a text that is empty, too long, or contains NUL or surrogates."""
     if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to use its default')
     if len(text) > MAX_CHARACTERS:
@@ -163,7 +163,7 @@ def check_text(text: str, path: str) -> None:
 
 
 def describe_type(hint: Any) -> str:
-    """Name a type in plain words, for messages."""
+    """Describe a type in words, for messages."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return choices(arguments)
@@ -198,7 +198,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Set `key.path=value` in a configuration; the value is read as TOML, or as a text if it is not valid TOML."""
+    """Apply settings `key.path=value` to a configuration; a value that is not valid TOML is taken as text."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         path = key.strip().split(".")
@@ -220,11 +220,11 @@ def read_value(text: str) -> Any:
         table = reading.parse_toml(f"value = {text}")
     except reading.Unreadable:
         return text.strip()
-    return table["value"] if len(table) == 1 else text.strip()  # several lines of TOML are no value
+    return table["value"] if len(table) == 1 else text.strip()  # several lines of TOML are not one value
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """Convert a configuration to what TOML can hold: tables and lists, without keys that are None."""
+    """Convert a configuration to types that TOML can hold: tables and lists, without keys that are None."""
 
     def value(each: Any) -> Any:
         if dataclasses.is_dataclass(each) and not isinstance(each, type):

@@ -1,4 +1,4 @@
-"""Doors: the public names of a package, each imported from its module when it is first used.
+"""Doors: packages whose public names are imported from their modules on first use.
 
     if TYPE_CHECKING:
         from regard.data import languages
@@ -7,9 +7,9 @@
     __all__ = ["Batch", "collate", "languages"]
     __getattr__, __dir__ = door(__name__)
 
-A door lists its names twice, for readers in `__all__`, and by their modules in imports under TYPE_CHECKING: these are
-read here too, when the first name is asked for. A test compares the two. So `import regard.data` loads no torch, and no
-circle of packages is closed before it is needed.
+A door lists its names twice: in `__all__`, for readers, and in imports under TYPE_CHECKING, which `door` parses when
+the first name is used. A test compares the two lists. This way `import regard.data` does not import torch, and packages
+that import each other cause no circular import.
 """
 
 import functools
@@ -26,12 +26,12 @@ IMPORT = re.compile(r"^    from ([\w.]+) import (\([^)]*\)|.+)$", re.MULTILINE) 
 
 
 def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package, by the imports of its source under TYPE_CHECKING."""
+    """Return the `__getattr__` and `__dir__` of a package, from the imports under TYPE_CHECKING in its source."""
     this = sys.modules[package]
 
     @functools.cache
     def homes() -> dict[str, tuple[str, str]]:
-        """Return the module of each name, and what the name is called there."""
+        """Return, for each public name, its module and its name there."""
         source = this.__spec__.loader.get_source(package)  # type: ignore[union-attr]
         found = {}
         for home, names in IMPORT.findall(source.partition("TYPE_CHECKING:\n")[2].partition("\n__all__")[0]):
@@ -55,7 +55,7 @@ def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
 
 
 def forward(old: str, new: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that was moved: its names come from the new one, with one warning."""
+    """Return the `__getattr__` of a moved module, which takes names from the new one and warns once."""
     warned: list[str] = []
 
     def load(name: str) -> Any:

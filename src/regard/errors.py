@@ -1,30 +1,30 @@
 """Every error that Regard raises on purpose. Catch `RegardError` to catch them all.
 
 RegardError
-├── ArgumentError (also a ValueError)   an argument that cannot be served; names it, what came, what was expected
+├── ArgumentError (also a ValueError)   an invalid argument; names it, the given value, and the expected one
 │   ├── ShapeError                      a width, a length or a number of dimensions
-│   ├── DtypeError                      a dtype, or two that do not go together
+│   ├── DtypeError                      a dtype, or two that do not match
 │   └── DeviceError                     tensors on different devices
-├── BackendError                        a backend was forced that cannot serve the call
-├── WatchError                          something was asked of `watch` that it cannot answer truthfully
+├── BackendError                        a forced backend does not support the call
+├── WatchError                          `watch` cannot return a correct answer
 ├── ConfigError                         a key of a configuration: unknown, of a wrong type, impossible; names its path
 ├── DataError                           a corpus that cannot be read; names the file, the line and the counts
 ├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
 ├── NotFiniteError                      a model whose scores are NaN or infinite; names its run
-├── TrainingError                       a training run that cannot continue; says why, and what is safe
-├── VerificationError                   an export that does not do what its run does; names the first difference
+├── TrainingError                       a training run that cannot continue; says why, and which checkpoint is safe
+├── VerificationError                   an export whose outputs differ from its run's; names the first difference
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
-└── CommandError                        a person's mistake on the command line; exit status 2
+└── CommandError                        a mistake on the command line; exit status 2
     └── StoppedError                    a signal stopped the command, which has saved its work; exit status 128 + signal
 """
 
 
 class RegardError(Exception):
-    """The root of the tree."""
+    """The base class of all errors that Regard raises on purpose."""
 
 
 class ArgumentError(RegardError, ValueError):
-    """An argument has a value that cannot be used."""
+    """An argument has an invalid value."""
 
 
 class ShapeError(ArgumentError):
@@ -32,7 +32,7 @@ class ShapeError(ArgumentError):
 
 
 class DtypeError(ArgumentError):
-    """A dtype cannot be used, or two do not go together."""
+    """A dtype is not supported, or two do not match."""
 
 
 class DeviceError(ArgumentError):
@@ -40,15 +40,15 @@ class DeviceError(ArgumentError):
 
 
 class BackendError(RegardError):
-    """A backend was forced that cannot serve the call."""
+    """A forced backend does not support the call."""
 
 
 class WatchError(RegardError):
-    """`watch` cannot answer a question correctly."""
+    """`watch` cannot return a correct answer."""
 
 
 class ConfigError(RegardError):
-    """A key of a configuration cannot be used: `key` is its path, `problem` what is wrong with it."""
+    """A key of a configuration is invalid: `key` is its path, `problem` describes the error."""
 
     def __init__(self, key: str, problem: str):
         super().__init__(f"{key}: {problem}")
@@ -67,7 +67,7 @@ class CheckpointError(RegardError):
 
 
 class NotFiniteError(RegardError):
-    """A model's scores are NaN or infinite, so that it has no output."""
+    """A model's scores are NaN or infinite, so that a search finds no output."""
 
 
 class TrainingError(RegardError):
@@ -75,7 +75,7 @@ class TrainingError(RegardError):
 
 
 class VerificationError(RegardError):
-    """An export decodes or scores otherwise than the run that it was made from."""
+    """An export's outputs or scores differ from those of its run."""
 
 
 class MissingExtraError(RegardError):
@@ -90,13 +90,13 @@ class MissingExtraError(RegardError):
 
 
 class CommandError(RegardError):
-    """A person's mistake on the command line."""
+    """A mistake on the command line."""
 
-    status = 2  # of the command's exit
+    status = 2  # the command's exit status
 
 
 class StoppedError(CommandError):
-    """A signal stopped a command that has saved its work: `status` is what the command ends with."""
+    """A signal stopped a command that has saved its work; `status` is the command's exit status."""
 
     def __init__(self, message: str, status: int):
         super().__init__(message)

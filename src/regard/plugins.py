@@ -1,13 +1,13 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies and more to the tables.
+"""Plugins: other packages that add kinds of model, tasks, corpora, metrics, studies and more to Regard's tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
 
-    regard train … --plugin my_package.module                  # a module; a file, my.py; or the short name that an
-                                                               # entry point of the group `regard.plugins` gives
+    regard train … --plugin my_package.module                  # a module; a file, my.py; or the short name of an
+                                                               # entry point in the group `regard.plugins`
 
-A plugin is a module that is imported because a person has named it, and for no other reason: a run or a configuration
-says which one it needs, and loads none. Child processes import the same ones (`REGARD_PLUGINS`).
+A plugin is a module that Regard imports only if the user names it: a run or a configuration says which plugins it
+needs, but does not load them. Child processes import the same plugins (`REGARD_PLUGINS`).
 """
 
 import contextlib
@@ -44,20 +44,20 @@ __all__ = [
 
 Row = TypeVar("Row")
 GROUP = "regard.plugins"  # of entry points
-VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
-BESIDE = {"corpus": "regard_corpora", "study": "regard_studies", "bench": "regard_bench"}  # packages that fill a table
+VARIABLE = "REGARD_PLUGINS"  # environment variable for child processes: a JSON list of the plugins' names
+BESIDE = {"corpus": "regard_corpora", "study": "regard_studies", "bench": "regard_bench"}  # packages with tables' rows
 
 
 class Table(UserDict[str, Any]):
-    """Rows by their names. Those of a package that stands beside Regard are in it from the first look on."""
+    """Rows by name; a table with a `home` imports this package on first access, to register its rows."""
 
     def __init__(self, home: str | None = None):
-        self.home = home  # the package, until it is imported
+        self.home = home  # the package, or None once it is imported
         self.own: dict[str, Any] = {}
 
     @property
     def data(self) -> dict[str, Any]:  # type: ignore[override]
-        """Return the rows, with those of the package."""
+        """Return the rows, including those of the package."""
         if self.home is not None:
             home, self.home = self.home, None
             importlib.import_module(home)
@@ -68,9 +68,9 @@ TABLES = {
     what: Table(BESIDE.get(what))
     for what in ("kind", "task", "corpus", "metric", "study", "tracker", "format", "bench")
 }
-PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin that a row came from, by table and name
-LOADED: dict[str, str] = {}  # what a plugin is called in runs, by what it was named as
-LOADING: list[str] = []  # those that are being imported now
+PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin of a row, by table and name
+LOADED: dict[str, str] = {}  # a plugin's name in runs, by the name or path that loaded it
+LOADING: list[str] = []  # plugins that are being imported
 
 
 def table(what: str) -> Table:
@@ -79,12 +79,12 @@ def table(what: str) -> Table:
 
 
 def home(what: str) -> Any:
-    """Import the package beside Regard that fills a table: of the corpora, the studies or the benches."""
+    """Import the package that fills a table: of corpora, studies or benches."""
     return importlib.import_module(BESIDE[what])
 
 
 def resolve(value: Any) -> Any:
-    """Return what a row names by its dotted name, "package.module.name", imported now; anything but a text as it is."""
+    """Import the object of a dotted name, "package.module.name"; return anything but a string unchanged."""
     if not isinstance(value, str):
         return value
     module, _, name = value.rpartition(".")
@@ -97,13 +97,13 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:  # it is there, and lacks something itself
+        if error.name != package:  # the package is installed, but one of its own dependencies is missing
             raise
         raise MissingExtraError(package, extra) from None
 
 
 def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
-    """Let a row's fields go by their old names too, as arguments and as attributes, with one DeprecationWarning each.
+    """Accept a row's fields under their old names too, as arguments and attributes, with one DeprecationWarning each.
 
     @renamed_fields(like="same_models_as", alone="not has_source")
     @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def renamed_fields(**names: str) -> Callable[[type[Row]], type[Row]]:
 
 
 def is_own(module: str) -> bool:
-    """Return whether a module is Regard's own, or of a package beside it."""
+    """Return whether a module belongs to Regard or to one of the packages that fill its tables."""
     return module.partition(".")[0] in ("regard", *BESIDE.values())
 
 
@@ -163,8 +163,8 @@ def register(
 ) -> None:
     """Add a row to a table: a `Kind`, `TaskRow`, `BuiltIn` corpus, `Metric`, `Study`, `TrackerRow`, `Format` or bench.
 
-    Kinds, tasks and formats have names of their own; for the others `name` is what people call them. A name that is
-    taken is refused, unless the same plugin is imported again.
+    A row without a name of its own, unlike a `Kind`, needs `name`. A name that is taken is refused, unless the same
+    plugin registers it again.
     """
     arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
     arguments |= {"tracker": tracker, "format": format, "bench": bench}
@@ -186,7 +186,7 @@ def register(
 
 
 def provider_of(caller: Mapping[str, Any]) -> str | None:
-    """Return the name of the plugin whose module has these globals; None for Regard's own modules."""
+    """Return the name of the plugin whose module has these globals, or None for Regard's own modules."""
     module = str(caller.get("__name__", ""))
     if is_own(module):
         return None
@@ -196,18 +196,18 @@ def provider_of(caller: Mapping[str, Any]) -> str | None:
 
 
 def added(what: str) -> tuple[str, ...]:
-    """Name the rows of a table that plugins have added."""
+    """Return the names of the rows that plugins have added to a table."""
     return tuple(name for table, name in PROVIDERS if table == what)
 
 
 def providers(**rows: str | None) -> tuple[str, ...]:
-    """Return the plugins that rows such as kind="mine" come from, without Regard itself."""
+    """Return the plugins that registered rows such as kind="mine", without Regard itself."""
     owners = (PROVIDERS.get((what, name)) for what, name in rows.items() if name is not None)
     return tuple(dict.fromkeys(plugin for plugin in owners if plugin is not None))
 
 
 def load(*names: str) -> None:
-    """Import plugins by their names: a module, a file that ends in .py, or a short name that an entry point gives."""
+    """Import plugins by name: a module, a file that ends in .py, or the short name of an entry point."""
     for name in names:
         import_plugin(name)
     listing = json.dumps([str(Path(name).resolve()) if is_file(name) else name for name in LOADED])
@@ -216,7 +216,7 @@ def load(*names: str) -> None:
 
 
 def load_environment() -> None:
-    """Import the plugins that the parent process had loaded."""
+    """Import the plugins that the parent process has loaded."""
     if not os.environ.get(VARIABLE):
         return
     try:
@@ -230,12 +230,12 @@ def load_environment() -> None:
 
 
 def is_file(name: str) -> bool:
-    """Return whether a plugin is named as a file."""
+    """Return whether a plugin's name is a file."""
     return name.endswith(".py")
 
 
 def import_plugin(name: str) -> None:
-    """Import one plugin, once."""
+    """Import a plugin, unless it is imported already."""
     called = Path(name).name if is_file(name) else name
     if called in LOADED.values() or called in LOADING:
         return
@@ -265,7 +265,7 @@ def loading(name: str) -> Iterator[None]:
 
 
 def import_file(path: Path) -> None:
-    """Import a file as the module of its name, which is found again by processes that unpickle what is in it."""
+    """Import a file as the module of its name, so that pickles can refer to the module's contents."""
     if not path.is_file():
         raise CommandError(f"--plugin: {path}: no such file")
     name = path.stem
@@ -288,19 +288,19 @@ def import_file(path: Path) -> None:
 
 
 def entry_points() -> Mapping[str, str]:
-    """List the modules of the installed plugins by their short names, without importing them."""
-    import importlib.metadata  # which takes longer than all the rest of this file
+    """Return the modules of the installed plugins by their short names, without importing them."""
+    import importlib.metadata  # imported here: it takes longer than the rest of this module
 
     return {each.name: each.module for each in importlib.metadata.entry_points(group=GROUP)}
 
 
 def check_loaded(names: object, where: str) -> None:
-    """Refuse a run or file, `where`, that needs plugins which are not loaded."""
+    """Raise a CommandError if the run or file `where` needs plugins that are not loaded."""
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise CommandError(f"{where}: expected a list of names of plugins")
     known = {name.removesuffix(".py") for name in LOADED.values()}
     missing = [name for name in names if name.removesuffix(".py") not in known]
-    if missing:  # an installed plugin has a short name, and its module's
+    if missing:  # an installed plugin may go by its short name or its module's name
         modules = entry_points()
         known |= {modules[name] for name in LOADED.values() if name in modules}
         missing = [name for name in missing if modules.get(name, name).removesuffix(".py") not in known]

@@ -1,4 +1,4 @@
-"""Train a run and report the result: the last lines of `regard train`, and the run's report.html."""
+"""Train a run and report the result: print the last lines of `regard train`, and write the run's report.html."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ __all__ = ["exit_status", "train", "train_and_report"]
 ITEMS = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
 TESTS = {"translate": "--source A --reference B", "language-model": "--reference A", "caption": OTHER["pictures"]}
-LISTS = "data"  # the folder of a run that holds the lists it was trained on, so that it can be resumed
+LISTS = "data"  # subfolder of a run for lists of texts that it was trained on, so that it can be resumed
 Texts = str | Path | Sequence[str]  # a file, or a list of texts
 
 
@@ -61,11 +61,11 @@ def train(
 ) -> Run:
     """Train a model into the folder `out`, and open the run: `train(source=texts, target=translations, out="runs/x")`.
 
-    `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Or `config`
-    says it all, a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000, device="cpu",
-    come on top. `resume` continues the run that is there; `base` is a run whose weights and tokenizer it begins with.
-    `choose` lets the corpus decide what is left open; by default where there is no `config`. `anyway` trains on data
-    that cannot teach, which are refused.
+    `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Instead,
+    `config` may be a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000 or
+    device="cpu", override it. `resume` continues the run in `out`; `base` is a run that provides the initial weights
+    and the tokenizer. `choose` chooses open settings from the corpus; it is the default without `config`. `anyway`
+    trains even on data from which a model cannot learn, which are refused otherwise.
     """
     if out is None:
         raise ArgumentError('out: missing, expected the run folder to write, such as out="runs/en-de"')
@@ -94,7 +94,7 @@ def train(
 
 @contextlib.contextmanager
 def written_lists(folder: Path, texts: Mapping[str, Texts], resume: bool) -> Iterator[dict[str, str]]:
-    """Write lists of texts into a run folder, and give the path of each file; a run that cannot begin leaves none."""
+    """Write lists of texts into a run folder, and yield the path of each file; remove them if training never begins."""
     files = {name: str(each) for name, each in texts.items() if isinstance(each, str | Path)}
     lists = {name: list(each) for name, each in texts.items() if not isinstance(each, str | Path)}
     for name, lines in lists.items():
@@ -137,14 +137,14 @@ def train_and_report(
 ) -> Result:
     """Train into `out`, write the run's report.html, and print how it ended and, with `advise`, what to do next.
 
-    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile. `anyway` trains
-    on data that cannot teach.
+    `command` is the command as typed, which is recorded in the run folder; `display` selects the display of progress.
+    `anyway` trains even on data that would be refused.
     """
     began, first = time.monotonic(), os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
             stack.enter_context(run_folder.claim(out, resume))
-        else:  # those that wait for the first would wait for long where it is refused
+        else:  # check here too: if the first process refused the folder, the others would wait for it for long
             run_folder.check_content(out, resume)
         progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
@@ -156,7 +156,7 @@ def train_and_report(
             lines = [*compare_with_baselines(out, started), end]
             try:
                 lines.append(f"report: {report(out, started)}")
-            finally:  # behind the display, which moves no more
+            finally:  # print below the display, after its last update
                 commands = next_commands(out, started)[:3] if advise else []
                 width = max((len(each) for each, _ in commands), default=0)
                 lines += ["what next:"] * advise + [f"  {each:<{width}}  {about}" for each, about in commands]
@@ -165,15 +165,15 @@ def train_and_report(
 
 
 def exit_status(result: Result) -> int:
-    """Return the status that a command ends with: 128 + the signal that stopped it, as the shell has it, or 0.
+    """Return a command's exit status: 128 + the number of the signal that stopped it, as in a shell, or 0.
 
-    Under torchrun it is 0: that starts workers anew that end with anything else.
+    Under torchrun it is always 0, because torchrun restarts workers with any other status.
     """
     return 0 if result.signal is None or "TORCHELASTIC_RUN_ID" in os.environ else 128 + result.signal
 
 
 def compare_with_baselines(out: Path, started: Started) -> list[str]:
-    """Measure trivial baselines, keep them with the run, and describe them beside its score in one line."""
+    """Measure trivial baselines, save them in the run folder, and compare them with the run's score in one line."""
     if started.result.stop_reason == "signal":
         return []
     baselines = baseline.measure_baselines(started.task)
@@ -188,7 +188,7 @@ def compare_with_baselines(out: Path, started: Started) -> list[str]:
 
 
 def describe_end(result: Result, minutes: float | None = None) -> str:
-    """Describe how a training ended, and what it took."""
+    """Describe how training ended, its best step, its time and its memory."""
     ended = {
         "finished": f"finished after {result.step:,} steps",
         "patience": f"stopped after {result.step:,} steps, because validation did not improve",
@@ -209,7 +209,7 @@ def describe_end(result: Result, minutes: float | None = None) -> str:
 
 
 def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
-    """List what a person may do next, as it is typed, the likeliest first."""
+    """List commands to run next, each with a description, the most likely first."""
     result, settings, run = started.result, started.settings, shlex.quote(str(out))
     training, row, reads = settings.training, settings.row, settings.data.reads or "text"
     if result.stop_reason == "signal":
@@ -229,21 +229,21 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     commands = (
         [longer, use, evaluate, look, tune] if result.stop_reason == "signal" else [use, evaluate, look, longer, tune]
     )
-    # Every command needs the plugins that the run needs, by the names that they were loaded by.
+    # Every command needs the run's plugins, under the names by which they were loaded.
     needs = [name for name, plugin in plugins.LOADED.items() if plugin in settings.plugins]
     flags = "".join(f" --plugin {shlex.quote(name)}" for name in needs)
     return [(command + flags, about) for command, about in commands]
 
 
 def report(out: Path, started: Started) -> Path:
-    """Write the run's report.html, with a picture of what its best checkpoint attends to."""
+    """Write the run's report.html, with a figure of the best checkpoint's attention."""
     result, task = started.result, started.task
     try:
         run = load(out)
-    except CheckpointError:  # the best one is missing, as was said at the beginning
+    except CheckpointError:  # the best checkpoint is missing, which was reported at the start
         run = load(out, checkpoint="last")
     look = None
-    with contextlib.suppress(RegardError):  # a picture is not worth a report
+    with contextlib.suppress(RegardError):  # write the report without a figure rather than fail
         look = picture_of(run, task)
     return write(
         out,
@@ -267,7 +267,7 @@ def report(out: Path, started: Started) -> Path:
 
 
 def picture_of(run: Run, task: RunTask) -> LookPicture | None:
-    """Draw what the best checkpoint attends to in a validation example; None if it has no attention."""
+    """Draw the model's attention in a validation example; return None without an example or attention."""
     from regard.inspection import exhibit_of, picture
 
     example = task.example()

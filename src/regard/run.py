@@ -1,4 +1,4 @@
-"""Open a run folder: everything that later commands need from a trained model.
+"""Opening a run folder, and using the trained model in it.
 
 from regard import load
 run = load("runs/demo")
@@ -31,11 +31,11 @@ FILES = {"source", "reference", "documents", "images", "captions", "labels", "na
 
 
 class Run:
-    """A trained model, or an ensemble of them, with everything that is needed to use it.
+    """A trained model, or an ensemble of models, with its tokenizers, settings and actions.
 
     `folder` is the run folder, `settings` are those that it was trained with, `model` is the model in evaluation mode,
-    `step` the step of its checkpoint, and `labels` the labels of a classifier. `can` says which actions its task has;
-    any other is an error.
+    `step` is the step of its checkpoint, and `labels` are those of a classifier. `can` says whether the run's task has
+    an action; all other actions raise an error.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Run:
     ):
         self.folder, self.settings, self.model, self.step = folder, settings, model, step
         self.labels = tuple(labels)  # of a classifier
-        self._tokenizers = tokenizers  # None where there are no texts: pictures with labels
+        self._tokenizers = tokenizers  # None for a classifier of pictures
         self._warn = warn
 
     def __repr__(self) -> str:
@@ -71,9 +71,9 @@ class Run:
         return next(self.model.parameters()).device
 
     def set_languages(self, source: str | None = None, target: str | None = None) -> None:
-        """Translate between other languages from now on, such as eng_Latn and deu_Latn, where the model knows several.
+        """Set the languages, such as eng_Latn and deu_Latn, for later translations with a multilingual model.
 
-        That sets what stands around a text (tokenizer.before and tokenizer.first).
+        This sets the pieces around a text (tokenizer.before and tokenizer.first).
         """
         if source is None and target is None:
             return
@@ -109,15 +109,15 @@ class Run:
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each text, best first; `texts` may be an iterable of any size.
 
-        `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
-        `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
-        the text's prefix where there are `prefixes`, one per text. `replace_unknown` puts the source word that was
-        looked at most in the place of each unknown word. With `coverage` each translation names the rows of three
-        and more source words that it leaves out (`untranslated`). A text without words has one empty translation.
+        `chunk` texts are read and translated together, by default 1,024, or 16,384 on a GPU. They are searched in
+        batches of `batch_tokens` source tokens, counted for each hypothesis (8,192, or on a GPU as many as fit). Each
+        output begins with the text's prefix if there are `prefixes`, one per text. `replace_unknown` replaces each
+        unknown word by the source word with the most attention. With `coverage`, each translation has the spans of
+        three or more source words that it leaves out (`untranslated`). A text without words has one empty translation.
 
-        With `split` each text is translated sentence by sentence, and its outputs are joined. It is off by default:
-        then one line on standard error, or to `warn` of `load`, counts the texts with several sentences, of which a
-        model that was trained on single ones may leave some out. With `split=False` nobody is told.
+        With `split`, each text is translated sentence by sentence, and the outputs are joined. This is off by default;
+        then one warning, on standard error or to `warn` of `load`, counts the texts with several sentences, of which a
+        model trained on single sentences may omit some. `split=False` also turns the warning off.
         """
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
@@ -161,7 +161,8 @@ class Run:
     ) -> list[Classified | None]:
         """Return the label of each document, given as a text, or of each picture, given as a file or its pixels.
 
-        A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
+        A document without words gets None. `splitter` replaces the run's own function that splits a text into
+        sentences.
         """
         self.require("classify")
         if self.settings.data.reads != "pictures" and not isinstance(items, str):
@@ -170,7 +171,7 @@ class Run:
         return tasks.classify.classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
-        """Align each word of a translation with the source words that the model attends to."""
+        """Return the words of a pair of texts, and the attention of each target word to each source word."""
         self.require("align")
         self.unknown.add([source])
         return tasks.translate.align(self, source, target)
@@ -178,7 +179,7 @@ class Run:
     def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = tasks.PAIRS) -> Iterator[extraction.Links]:
         """Yield the links (source word, target word) of each pair of texts.
 
-        The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
+        The iterable may be of any size: `chunk` pairs are read at a time. A pair with an empty side has no links.
         """
         self.require("align")
         return tasks.translate.link_pairs(self, self._watch_pairs(pairs), chunk)
@@ -186,8 +187,8 @@ class Run:
     def evaluate(self, **options: Any) -> tasks.evaluation.EvaluationReport:
         """Measure the run on a test set; `options` are those of its task's `evaluate`.
 
-        Of texts `source=…, reference=…` are files, of documents `documents=…`, of pictures `images=…` and `captions=…`
-        or `labels=…`.
+        The files are `source=…, reference=…` for texts, `documents=…` for documents, and `images=…` with `captions=…`
+        or `labels=…` for pictures.
         """
         files = {"reference"} if "test" in options else set(options) & FILES
         if not files <= set(self.settings.row.measured_on):
@@ -196,20 +197,20 @@ class Run:
         return self.task.evaluate(self, **options)
 
     def force(self, item: tasks.Item, target: str | None, options: Options, tree: bool) -> tasks.ForcedExample:
-        """Return an input and an output for a teacher-forced pass: the output is `target`, or what the search finds."""
+        """Return a teacher-forced example of an item and its output: `target`, or the output of a search."""
         if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
             self.unknown.add([item])
         return self.task.force(self, item, target, options, tree)
 
     def _watch_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Pass pairs on, and look for unknown words in their sources."""
+        """Yield the pairs unchanged, and look for unknown words in their sources."""
         for pair in pairs:
             self.unknown.look([pair[0]])
             yield pair
         self.unknown.tell()
 
     def _watch_sentences(self, texts: Iterable[str]) -> Iterator[str]:
-        """Pass texts on, and report in the end how many have several sentences."""
+        """Yield the texts unchanged, and report at the end how many have several sentences."""
         counter = sentence_split.SentenceCounter([corpus.tag for corpus in self.settings.data.corpora if corpus.tag])
         yield from counter.watch(texts)
         if counter.several:
@@ -219,18 +220,18 @@ class Run:
 
     @property
     def engine(self) -> tasks.Engine:
-        """What searches, scores and aligns: the model."""
+        """The engine that searches, scores and aligns with the model."""
         replay = self._replay if self.device.type == "cuda" else None
         return tasks.ModelEngine(self.model, self.tokenizers, self.device, replay)
 
     @functools.cached_property
     def _replay(self) -> Replay:
-        """Searches on a GPU whose graphs are kept for the next texts."""
+        """The CUDA graphs of searches, kept for later texts."""
         return Replay(self.model)
 
     @functools.cached_property
     def alignment_settings(self) -> AlignmentSettings:
-        """The settings of alignment, from the run's alignment.json if there is one; you may assign others."""
+        """The settings of alignment, from the run's alignment.json if it exists; you may assign others."""
         return AlignmentSettings.of(self.folder, first_model(self.model))
 
     def can(self, action: str) -> bool:
@@ -238,13 +239,13 @@ class Run:
         return action in self.task.actions
 
     def require(self, action: str) -> None:
-        """Refuse an action that the run's task does not have."""
+        """Raise an ArgumentError unless the run's task has this action."""
         if not self.can(action):
             able = (row.name for row in tasks.TASKS.values() if action in row.load().actions)
             raise self._wrong_task(next(able, f"one that can {action}"))
 
     def _surround(self, around: Mapping[str, tuple[str, ...]]) -> None:
-        """Set what stands around a text from now on: tokenizer.before, after and first."""
+        """Set the pieces around a text: tokenizer.before, after and first."""
         self.settings = self.settings.decide(tokenizer=around)
         self._tokenizers = self.tokenizers.surround(**around)
 
@@ -257,24 +258,24 @@ class Run:
 
     @functools.cached_property
     def sentence_share(self) -> sentence_split.SentenceShare:
-        """How many of the sources that it was trained on have several sentences; of an ensemble, those of the first."""
+        """The share of training sources with several sentences; for an ensemble, that of its first run."""
         return sentence_split.SentenceShare.read(self.folder)
 
 
 def surround_run(run: Run, around: Mapping[str, tuple[str, ...]]) -> Run:
-    """Return the same run with something else around a text; the given one stays as it is."""
+    """Return a copy of the run with other pieces around a text; the given run stays unchanged."""
     other = copy.copy(run)
     other._surround(around)
     return other
 
 
 def read_tokenizer(run: Run) -> Tokenizer:
-    """Return the tokenizer of what a run reads: a language model reads the target side of its corpus."""
+    """Return the tokenizer of a run's input: that of the source or, for a language model, of the target."""
     return run.tokenizers.source if run.settings.row.has_source else run.tokenizers.target
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:
-    """Refuse a single text where a list is expected, because its letters would be taken as the texts."""
+    """Refuse a single string where a list is expected, because its letters would be taken for texts."""
     for name, texts in arguments.items():
         if isinstance(texts, str):
             raise ArgumentError(f"{name}: one text given, expected a list")
@@ -285,7 +286,7 @@ def load(
 ) -> Run:
     """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500.
 
-    `warn` is called with one sentence: which words of what the run reads did not occur in training.
+    `warn` is called with warnings: about words that did not occur in training, and texts with several sentences.
     """
     first = load_one(run, checkpoint, device, warn)
     if not others:
@@ -309,7 +310,7 @@ def load(
 
 
 def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = None) -> Run:
-    """Load the run of one folder."""
+    """Open the run of one folder."""
     folder = Path(run)
     plugins.load_environment()
     tasks.require_run(folder)
@@ -335,7 +336,7 @@ def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = N
         )
     if tokenizers is None and (not row.labels or KINDS[settings.kind].reads != "pictures"):
         raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
-    # An objective may have parameters of its own, which only training needs.
+    # Ignore parameters of the objective itself, which only training needs.
     weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")

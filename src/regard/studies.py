@@ -1,4 +1,4 @@
-"""Studies stand in `regard_studies`: what older plugins import from here, or from `page` in it, is forwarded."""
+"""The old name of `regard_studies`: forwards the names that older plugins import from here, or from its `page`."""
 
 import sys
 from types import ModuleType

@@ -1,6 +1,7 @@
-"""Benchmarks: Regard beside its peers, in one run, on the same inputs; no speed-up is said where results differ.
+"""Benchmarks: Regard compared with its peers in one run, on the same inputs; no speed-up is reported if results differ.
 
-They fill the table of benches: `Bench` is a row, `find` returns what runs one. `save` and `signature` write figures.
+They fill the table of benches: `Bench` is a row, `find` returns a benchmark's function. `save` and `signature` write
+results.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ __getattr__, __dir__ = door(__name__)
 
 
 class Bench(NamedTuple):
-    """A row of the table: what is measured, and `run(rounds, [device])`, or its dotted name, which yields results."""
+    """A row of the table: a description, and `run(rounds, [device])`, or its dotted name, which yields results."""
 
     about: str
     run: Callable[..., Any] | str
@@ -44,7 +45,7 @@ for row_name, row in {
 
 
 def find(name: str) -> Callable[..., Any]:
-    """Import the function that runs a bench."""
+    """Import and return the function that runs a benchmark."""
     benches = plugins.table("bench")
     if name not in benches:
         raise CommandError(f"bench: {name!r} is no benchmark; choose one of {', '.join(benches)}")

@@ -1,10 +1,9 @@
-"""Benchmarks of attention: heads beside torch's own, additive scores beside the plain expression, windows, watching.
+"""Benchmarks of attention: heads against torch's, additive scores against the plain expression, windows, watching.
 
-On a GPU additive attention stands beside the plain expression, eager and compiled (B 32, N = M = 512, hidden 256,
-values 256, the size at which public code has no fused kernel), and short sequences beside torch's kernels (B 256, 16
-heads of 64, N 64, where translation lives). Times there are the card's, by its own clock, of captured graphs, as
-training and search have them; beside them those of calls from Python, one after the other. Results are compared with
-float64 before any of them is printed.
+On a GPU, additive attention is compared with the plain expression, eager and compiled (B 32, N = M = 512, hidden 256,
+values 256, a size for which public code has no fused kernel), and short sequences with torch's kernels (B 256, 16 heads
+of 64, N 64, typical of translation). GPU times come from CUDA events around captured graphs, which training and search
+also use; times of calls from Python are listed too. Results are compared with float64 before any of them is printed.
 """
 
 # b batch · n queries · m keys · h hidden · d width
@@ -58,7 +57,7 @@ FUSED = {
 
 
 def run(rounds: int = 9, seed: int = 0, device: str = "cpu") -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU in float32, or those of a GPU."""
+    """Run every comparison on this machine's CPU in float32, or those for a GPU."""
     if device == "cuda":
         yield from run_cuda(rounds, seed)
         return
@@ -70,7 +69,7 @@ def run(rounds: int = 9, seed: int = 0, device: str = "cpu") -> Iterator[Result]
 
 
 def heads_beside_torch(rounds: int) -> Result:
-    """Heads and nn.MultiheadAttention with the same weights, forward and backward."""
+    """Compare Heads with nn.MultiheadAttention with the same weights, forward and backward."""
     ours, peer = Heads(512, heads=8), nn.MultiheadAttention(512, 8, batch_first=True)
     assert ours.projection is not None
     assert ours.output is not None
@@ -86,25 +85,25 @@ def heads_beside_torch(rounds: int) -> Result:
 
 
 def additive_inputs() -> tuple[Attention, list[Tensor]]:
-    """B 4, N = M 512, hidden 256."""
+    """Create additive attention and its inputs: B 4, N = M = 512, hidden 256."""
     torch.manual_seed(0)
     return Attention(Additive(256, 256, hidden=256)), [torch.randn(4, 512, 256, requires_grad=True) for _ in range(3)]
 
 
 def train_chunked() -> None:
-    """One forward and backward pass, in chunks."""
+    """Run one forward and backward pass in chunks."""
     attention, inputs = additive_inputs()
     attention(*inputs).sum().backward()
 
 
 def train_plain() -> None:
-    """Run one pass forward and backward by the plain expression."""
+    """Run one forward and backward pass with the plain expression."""
     with use_backend("dense"):
         train_chunked()
 
 
 def additive_beside_plain(rounds: int) -> Iterator[Result]:
-    """Additive attention in chunks and as its formula says, forward and backward."""
+    """Compare additive attention in chunks with its plain formula, forward and backward."""
     attention, inputs = additive_inputs()
 
     def train() -> list[Tensor]:
@@ -128,7 +127,7 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
 
 
 def windows_beside_global(rounds: int) -> Iterator[Result]:
-    """A window of radius 10 over 2,048 keys beside all of them: for all queries at once, and for one, as in a step."""
+    """Compare a window of radius 10 with all 2,048 keys: for all queries at once, and for one, as in decoding."""
     m, d = 2048, 256
     whole = Attention(Dot(scaled=True))
     spans = {"local-m": Monotonic(10, start=0), "local-p": Predictive(d, 10)}
@@ -156,7 +155,7 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
 
 
 def attend(model: Attention, inputs: list[Tensor], gradient: Tensor | None) -> None:
-    """One forward pass, and a backward pass where a gradient is given."""
+    """Run a forward pass, and with a gradient also a backward pass."""
     with torch.set_grad_enabled(gradient is not None):
         context = model(*inputs)
     if gradient is not None:
@@ -164,7 +163,7 @@ def attend(model: Attention, inputs: list[Tensor], gradient: Tensor | None) -> N
 
 
 def watching(rounds: int) -> Iterator[Result]:
-    """A model that is watched, and one that is not or no longer is."""
+    """Compare a watched model, and one that is no longer watched, with one that never was."""
     heads, fresh = Heads(256, heads=4), Heads(256, heads=4)
     fresh.load_state_dict(heads.state_dict())
     x = torch.randn(8, 256, 256)
@@ -192,7 +191,7 @@ def watching(rounds: int) -> Iterator[Result]:
 
 
 def run_cuda(rounds: int, seed: int) -> Iterator[Result]:
-    """Every comparison on a GPU, one after the other."""
+    """Run every comparison on a GPU."""
     if not torch.cuda.is_available():
         raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
@@ -203,7 +202,7 @@ def run_cuda(rounds: int, seed: int) -> Iterator[Result]:
 
 
 class Sides:
-    """Projected queries and keys, values, and v: an additive attention with its inputs, in one dtype."""
+    """An additive attention with its inputs in one dtype: projected queries and keys, values, and v."""
 
     def __init__(self, dtype: torch.dtype):
         self.attention = Attention(Additive(HIDDEN, HIDDEN, hidden=HIDDEN)).to("cuda", dtype)
@@ -220,19 +219,19 @@ class Sides:
         self.leaves.append(vector)
 
     def ours(self) -> Tensor:
-        """Behind the projections, as every backend is given them."""
+        """Compute the attention after the projections, the part that backends compute."""
         projected, keys, values, _ = self.leaves
         return self.attention.attend_projected(projected, Prepared(keys, values, self.attention), self.inputs[0], None)
 
 
 def plain(projected: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
-    """The formula."""
+    """Compute additive attention by its formula."""
     scores = torch.tanh(projected[:, :, None] + keys[:, None]) @ vector
     return scores.softmax(-1) @ values
 
 
 def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
-    """Forward, backward and memory."""
+    """Compare additive attention's forward and backward passes and its memory with the formula, eager and compiled."""
     products, copies = ceilings()
     card = f"card: {products:.0f} TFLOP/s, {copies:.2f} TB/s"
     what = f"additive attention, [{ROWS}, {LENGTH}, {LENGTH}], hidden {HIDDEN}, values {HIDDEN}"
@@ -240,7 +239,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
     sides = Sides(dtype)
     error = errors(sides.ours, sides.leaves, sides.gradient)
     bound = CLOSE
-    if dtype != torch.float32:  # no worse than the formula in the same precision
+    if dtype != torch.float32:  # the error must not exceed the formula's in the same precision
         bound = errors(partial(plain, *sides.leaves), sides.leaves, sides.gradient)
     if not error <= bound:
         raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
@@ -268,7 +267,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
 
 
 def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
-    """The largest relative error, by norm, of the result and every gradient but v's, against float64 on some rows."""
+    """Return the largest relative error (of norms) of the result and all gradients but v's, against float64."""
     outputs = call()
     gradients = torch.autograd.grad(outputs, leaves[:3], gradient)
     wide = [leaf.detach()[:rows].double().requires_grad_() for leaf in leaves[:3]]
@@ -279,7 +278,7 @@ def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, r
 
 
 def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, float]:
-    """Seconds of a forward without and of a backward with gradients: calls one after the other, by the card's clock."""
+    """Time a forward pass without gradients, and a backward pass, in seconds, each over several calls in a row."""
     ahead = time_in_a_row(torch.no_grad()(call), rounds)
     outputs = call()
     backward = partial(torch.autograd.grad, outputs, sides.leaves, sides.gradient, retain_graph=True)
@@ -287,7 +286,7 @@ def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, 
 
 
 def time_in_a_row(call: Callable[[], object], rounds: int) -> float:
-    """Seconds a call, of several in a row: what the host does for one it does while the card works on another."""
+    """Time a call in seconds, from several in a row, so that the host's work overlaps with the GPU's."""
 
     def several() -> None:
         for _ in range(TIMES):
@@ -297,7 +296,7 @@ def time_in_a_row(call: Callable[[], object], rounds: int) -> float:
 
 
 def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """Several calls as a graph: what the card needs for them, whatever the host needs."""
+    """Capture several calls as a CUDA graph, which takes only the GPU's time, without the host's."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -311,7 +310,7 @@ def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
             with pause_garbage_collection(), torch.cuda.graph(graph):
                 for _ in range(TIMES):
                     call()
-        except RuntimeError:  # the first capture of a process has failed, for no reason that was found
+        except RuntimeError:  # the first capture of a process sometimes failed, for an unknown reason
             if last:
                 raise
             torch.cuda.synchronize()
@@ -321,7 +320,7 @@ def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def memory(call: Callable[[], Tensor], gradient: Tensor) -> int:
-    """Bytes at the peak of a forward and a backward beyond what stood before."""
+    """Measure the peak of memory in bytes of a forward and a backward pass, beyond the memory in use before."""
     for _ in range(2):  # the first may compile
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -335,7 +334,7 @@ def memory(call: Callable[[], Tensor], gradient: Tensor) -> int:
 
 
 def short(rounds: int, causal: bool) -> Iterator[Result]:
-    """Scaled dot products over few positions, beside the kernels that torch has."""
+    """Compare scaled dot-product attention over few positions with torch's kernels."""
     rows, heads, n, d = SHORT
     attention = Attention(Dot(scaled=True))
     query, keys, values = (
@@ -379,7 +378,7 @@ def short(rounds: int, causal: bool) -> Iterator[Result]:
 def timings(
     call: Callable[[], Tensor], leaves: tuple[Tensor, ...], gradient: Tensor, rounds: int
 ) -> tuple[float, float]:
-    """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
+    """Time a forward and a backward pass, in seconds, with CUDA graphs, as the host would be slower than the GPU."""
     forward, whole = (
         time_call(capture_graph(each).replay, rounds) / TIMES
         for each in (torch.no_grad()(call), lambda: torch.autograd.grad(call(), leaves, gradient))

@@ -1,15 +1,15 @@
-"""Benchmarks of translation: Regard's search beside Transformers', JoeyNMT's and CTranslate2's.
+"""Benchmarks of translation: Regard's search compared with those of Transformers, JoeyNMT and CTranslate2.
 
-Batches of 64 sources, and exactly 15 tokens for each, the last of which is Regard's END: it is forbidden before, and
-forced there, so that all systems take the same number of steps. The Transformers (post-norm, as Marian is) have one and
-the same set of random weights, and must say the same: greedy outputs that part where the two tokens were not a tie are
-refused, and so is more than a few beams of another probability. JoeyNMT's GRU has other weights than RNNsearch; there
-only lengths are compared. Each system has a process of its own; they take turns, three batches at a time, and compared
-is the median of the turns' ratios. Weights are packed before, as a file of sentences would have it.
+Batches have 64 sources, and every output has exactly 15 tokens. The last is Regard's END, which is forbidden before and
+forced there, so that all systems take the same number of steps. All Transformers (post-norm, as Marian is) have the
+same random weights and must give the same outputs: the benchmark stops if greedy outputs diverge at tokens that are not
+tied, or if more than a few beams differ in probability. JoeyNMT's GRU and RNNsearch have different weights, so only
+lengths are compared. Each system runs in its own process; the processes take turns of three batches, and the reported
+ratio is the median over turns. Weights are packed beforehand, as for a file of sentences.
 
-At last one sentence alone, greedy, as somebody waits for it: a small model that was trained here for a moment, as that
-of `regard demo` is, beside its own export to CTranslate2, on sentences of 4 to 10 words. Each output ends where the
-model ends it, and must be the same.
+The last comparison translates one sentence at a time, greedily, as in interactive use: a small model, trained briefly
+here like that of `regard demo`, against its own export to CTranslate2, on sentences of 4 to 10 words. The model ends
+each output itself, and the outputs must be the same.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ from regard_bench.training_peers import Sizes, make_pairs
 
 ROWS = 64  # sentences of a batch
 LENGTH = 14  # tokens of an output; with its END 15
-IN_A_ROW = 3  # batches of a turn: what a stream of them costs, not the first one after others
+IN_A_ROW = 3  # batches of a turn: measures a stream of batches, not the first one after another system's turn
 BEAMS = (1, 5)
-TIE = 1e-3  # log-probabilities this close may fall either way in float32
-APART = 0.05  # the share of beams that may end elsewhere after such a tie
+TIE = 1e-3  # log-probabilities this close are a tie in float32
+APART = 0.05  # share of beams that may differ after a tie
 CHECKED = 2  # batches whose outputs are compared
-ROUNDED = "CTranslate2 int8"  # whose weights are no longer the same
-OWN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # what `regard` sets
-REST = 0.3  # seconds: threads of an OpenMP spin for 0.2 after their work
+ROUNDED = "CTranslate2 int8"  # its rounded weights give other outputs
+OWN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # environment variables that `regard` sets
+REST = 0.3  # seconds: OpenMP threads spin for 0.2 after their work
 
 PACKAGES = {
     "Transformers' MarianMT": "transformers",
@@ -60,16 +60,16 @@ PACKAGES = {
 }
 TRANSFORMERS = ("Regard", "Transformers' MarianMT", "JoeyNMT", "CTranslate2 float32", ROUNDED)
 RNNS = ("Regard rnnsearch", "JoeyNMT GRU")
-GOALS = {  # × the peer's speed, greedy and with a beam; what is not here is for comparison
+GOALS = {  # × the peer's speed, greedy and with a beam; all other pairs have no goal
     ("Transformers' MarianMT", 1): 1.3,
     ("Transformers' MarianMT", 5): 2.0,
     ("JoeyNMT GRU", 1): 2.0,
     ("JoeyNMT GRU", 5): 2.0,
 }
 
-WORDS = range(4, 11)  # of a sentence alone
-OF_EACH = 3  # sentences of a length in a turn
-ALONE = 10  # × the peer's time for a sentence alone, at most
+WORDS = range(4, 11)  # of a single sentence
+OF_EACH = 3  # sentences per length in a turn
+ALONE = 10  # × the peer's time for a single sentence, at most
 DEMO: dict[str, Any] = {  # the model of `regard demo`, trained until it ends its sentences
     "data": {"builtin": "phrasebook", "pair": "en-de", "count": 40_000},
     "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all", "positions": "rotary"},
@@ -89,9 +89,7 @@ def run(
     device: str = "cpu",
     demo: dict[str, Any] = DEMO,
 ) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU, or those of a GPU; `demo` configures the run whose
-    sentences are translated alone.
-    """
+    """Run every comparison on this machine's CPU, or those for a GPU; `demo` configures the single sentences' run."""
     if device == "cuda":
         yield from decoding_cuda.run(rounds, seed)
         return
@@ -116,7 +114,7 @@ def run(
 
 
 def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
-    """A system by its name; all Transformers have the same weights."""
+    """Create a system by its name; all Transformers have the same weights."""
     torch.manual_seed(seed)
     if name == "Regard rnnsearch":
         return decoding_peers.RegardDecoder(sizes.rnnsearch(), length)
@@ -132,11 +130,11 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     return decoding_peers.RegardDecoder(model, length)
 
 
-# ---- what is compared
+# ---- measuring
 
 
 def make_batches(count: int, rows: int, vocabulary: int, seed: int) -> list[Batch]:
-    """Sources of like length together, in any order."""
+    """Create batches of sources of similar length, in random order."""
     pairs = sorted(make_pairs(count * rows, vocabulary, seed), key=lambda pair: len(pair[0]))
     batches = [collate(pairs[first : first + rows]) for first in range(0, len(pairs), rows)]
     return [batches[i] for i in np.random.default_rng(seed).permutation(count)]
@@ -144,7 +142,7 @@ def make_batches(count: int, rows: int, vocabulary: int, seed: int) -> list[Batc
 
 @dataclass
 class Rate:
-    """One system: for each beam the sentences per second of every turn, and the outputs of every batch."""
+    """The results of one system: for each beam, sentences per second of every turn, and outputs of every batch."""
 
     rates: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
     outputs: dict[int, list[Outputs]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
@@ -163,9 +161,9 @@ def measure(
     in_a_row: int = IN_A_ROW,
     warm: int = 1,
 ) -> dict[str, Rate]:
-    """Every system that is installed, in a process of its own, some batches of each in turn.
+    """Measure every installed system, each in its own process, some batches of each in turn.
 
-    Outputs that have not so many `steps` are refused, if they are to have the same length.
+    With `steps`, raise an error if an output has another number of tokens.
     """
     there = [name for name in systems if name not in PACKAGES or obstacle(PACKAGES[name]) is None]
     rates = {name: Rate() for name in there}
@@ -175,7 +173,7 @@ def measure(
         for name in there:
             processes[name] = DecoderProcess(systems[name], name.startswith("Regard"))
         turns = [batches[i : i + in_a_row] for i in range(0, len(batches), in_a_row)]
-        for turn in [batches[:warm], *turns]:  # the first ones twice: they pay for allocation
+        for turn in [batches[:warm], *turns]:  # the first batches twice, to warm up
             for beam in beams:
                 for name, rate in rates.items():
                     rate.add(turn, beam, *processes[name].time_batches(turn, beam))
@@ -196,13 +194,13 @@ def measure(
 
 # ---- systems that are measured in turn, each in a process of its own
 
-# In one process they would share caches of memory, and the threads of one OpenMP would wait, spinning, while another
-# works: CTranslate2 in the same process made torch's systems a third slower. Peers get the environment that their users
-# have: what the command line sets for Regard's own threads is not handed on to them.
+# In one process, systems would share memory caches, and spinning OpenMP threads of one would slow the others down:
+# CTranslate2 in the same process made torch's systems a third slower. Peers get their users' environment, without the
+# variables that the command line sets for Regard's own threads.
 
 
 def time_decoder(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
-    """Seconds for batches one after the other, and what was said."""
+    """Decode batches one after the other; return the seconds and the outputs."""
     inputs = [decoder.prepare(batch) for batch in batches]
     begin = time.perf_counter()
     outputs = [decoder(each, beam) for each in inputs]
@@ -211,7 +209,7 @@ def time_decoder(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple
 
 
 class DecoderProcess:
-    """A decoder in another process; `make` is a function at the top of a module, or a partial of one."""
+    """A decoder in another process; `make` is a top-level function, or a partial of one."""
 
     def __init__(self, make: Callable[[], Decoder], ours: bool):
         context = multiprocessing.get_context("spawn")
@@ -223,12 +221,12 @@ class DecoderProcess:
         finally:
             os.environ.update(before)
         other.close()
-        self.answer()  # it is there
+        self.answer()  # wait until the process is ready
 
     def time_batches(self, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
         """Time the decoder in the other process, when all others are idle."""
         time.sleep(REST)
-        with contextlib.suppress(OSError):  # it is gone: `answer` says so
+        with contextlib.suppress(OSError):  # if the process has ended, `answer` raises the error
             self.pipe.send((batches, beam))
         seconds, outputs = self.answer()
         return seconds, outputs
@@ -251,30 +249,30 @@ class DecoderProcess:
 
 
 def serve(make: Callable[[], Decoder], threads: int, pipe: Any) -> None:
-    """Inside the process: decode what comes through the pipe until it is closed."""
+    """In the child process, decode the batches that arrive through the pipe until it is closed."""
     torch.set_num_threads(threads)
     try:
         decoder = make()
         pipe.send((None, None))
-        with pack_weights():  # once for all batches, as `search_in_batches` does
+        with pack_weights():  # pack once for all batches, as `search_in_batches` does
             while True:
                 pipe.send((None, time_decoder(decoder, *pipe.recv())))
     except EOFError:
         pass
-    except Exception as error:  # told to the parent, whatever it is
+    except Exception as error:  # send any error to the parent
         pipe.send((f"{type(error).__name__}: {error}", None))
 
 
-# ---- whether all write the same outputs
+# ---- comparing outputs
 
 
 def same_outputs(
     batches: Sequence[Batch], rates: dict[str, Rate], regard: decoding_peers.RegardDecoder
 ) -> dict[tuple[str, int], float]:
-    """The share of outputs that are Regard's, by system and beam; refused where they should be and are not.
+    """Return each system's share of outputs equal to Regard's, by beam; raise an error if too many others differ.
 
-    Regard's search weighs the END of an output, and the others have none: greedy outputs are those that were timed, and
-    of a beam those of a second search that is ranked as theirs is.
+    Regard's search scores the END of an output, the others do not. So the peers' outputs are compared with those of a
+    second search, without END; for greedy search, the timed outputs must equal these too.
     """
     ours, *names = rates
     shares = {}
@@ -301,7 +299,7 @@ def same_outputs(
 
 
 def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
-    """Count the outputs that differ by more than a tie: at the token where greedy ones part, or of beams as a whole."""
+    """Count outputs that differ by more than a tie: where greedy ones diverge, or in the whole score of beams."""
     rows = [i for i, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
     if not rows:
         return 0
@@ -315,11 +313,11 @@ def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs
     return count
 
 
-# ---- one sentence alone
+# ---- single sentences
 
 
 def compare_alone(home: Path, demo: dict[str, Any], rounds: int) -> Result:
-    """Train, export, and time sentences one by one: the median of the turns' ratios of their times."""
+    """Train and export a model, and compare the times of single sentences by the median of the turns' ratios."""
     peer = "CTranslate2 float32"
     folder, exported = home / "run", home / "exported"
     start({**demo, "data": {**demo["data"], "cache": str(home / "cache")}}, folder)
@@ -339,7 +337,7 @@ def compare_alone(home: Path, demo: dict[str, Any], rounds: int) -> Result:
 
 
 def make_sentences(opened: Run, count: int) -> list[Batch]:
-    """So many sentences of each length that were not trained on, each a batch, the lengths in turn."""
+    """Create `count` batches of a single sentence for each length, from the test split, with the lengths in turn."""
     found: dict[int, list[str]] = {words: [] for words in WORDS}
     data = opened.settings.data
     for example in generate("phrasebook", 400 * count, split="test", pair=data.pair, seed=0):
@@ -353,7 +351,7 @@ def make_sentences(opened: Run, count: int) -> list[Batch]:
 
 
 def equal_alone(model: Model, batches: Sequence[Batch], ours: Rate, theirs: Rate, peer: str) -> float:
-    """The share of outputs that are the same; refused where they part without a tie."""
+    """Return the share of equal outputs; raise an error if any differ by more than a tie."""
     equal = different = 0
     for batch, mine, others in zip(batches, ours.outputs[1], theirs.outputs[1], strict=True):
         equal += mine == others
@@ -367,13 +365,13 @@ def equal_alone(model: Model, batches: Sequence[Batch], ours: Rate, theirs: Rate
     return equal / len(batches)
 
 
-# ---- a line for each comparison
+# ---- results
 
 
 def compare_systems(
     what: str, rates: dict[str, Rate], names: Sequence[str], equal: dict[tuple[str, int], float] | None = None
 ) -> Iterator[Result]:
-    """Greedy and with a beam: the median of the batches' ratios."""
+    """Yield a result per peer and beam: the median of the turns' ratios."""
     mine, *others = names
     for name in others:
         for beam in BEAMS:
@@ -385,7 +383,7 @@ def compare_systems(
 
 
 def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int, alone: bool = False) -> Result:
-    """Compare a peer's rate with Regard's, or for a sentence `alone` their times, as one line of the benchmark."""
+    """Compare a peer's rate with Regard's, or with `alone` their times per sentence, as one line of the benchmark."""
     unit, form = ("ms", ".2f") if alone else ("sentences/s", ",.0f")
     key = unit.replace("/", "_")
     least = GOALS.get((name, beam))

@@ -1,9 +1,10 @@
-"""Benchmarks of translation on a GPU: Regard's replayed search beside Transformers', JoeyNMT's and CTranslate2's.
+"""Benchmarks of translation on a GPU: Regard's replayed search against Transformers, JoeyNMT and CTranslate2.
 
-Sources of 25 tokens, 28 tokens for each, END forbidden before the last and forced there, so that every system takes the
-same number of steps. Before anything is timed, results are compared in float32: greedy outputs with those of the peers,
-which have the same weights, and beams with Regard's own search, step by step. Timed is half precision, of Regard from
-lists of token numbers to lists of outputs, everything on the host included; peers at the better of two batch sizes.
+Sources have 25 tokens and outputs 28. END is forbidden before the last token and forced there, so that every system
+takes the same number of steps. Before timing, results are compared in float32: greedy outputs with those of the peers,
+which have the same weights, and scores with Regard's own search, step by step. Timing is in half precision. Regard's
+time runs from lists of token ids to lists of outputs, including all work on the host; peers use the better of two batch
+sizes.
 """
 
 import copy
@@ -25,16 +26,16 @@ from regard_bench.measure import Result, ceilings, elsewhere, obstacle, time_int
 from regard_bench.training_peers import Sizes
 
 SENTENCES = 16_384
-IN, OUT = 25, 28  # tokens, END among the latter
+IN, OUT = 25, 28  # tokens of a source, and of an output including END
 CHECKED = 64  # sentences whose outputs are compared
-TIE = 1e-3  # scores this close may fall either way in float32
-ALIKE = 0.9  # the share of greedy outputs that must be a peer's, token by token: the rest may follow a tie
-SIZES = (256, 1024)  # sentences of a peer's batch: both are tried
+TIE = 1e-3  # scores this close are a tie in float32
+ALIKE = 0.9  # share of greedy outputs that must equal a peer's: the rest may differ after a tie
+SIZES = (256, 1024)  # sentences per batch of a peer: both are tried
 GOALS = {("Transformer", 1): 40_000, ("Transformer", 5): 10_000, ("rnnsearch", 1): 50_000, ("rnnsearch", 5): 10_000}
 
 
 def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> Iterator[Result]:
-    """Every comparison, one after the other."""
+    """Run every comparison."""
     if not torch.cuda.is_available():
         raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
@@ -62,12 +63,12 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
 
 
 def options(beam: int, precision: str = "auto") -> Options:
-    """A number of tokens that is the same for all."""
+    """Return search options with a fixed number of tokens."""
     return Options(beam=beam, length_penalty=0.0, shortest=OUT - 1, longest=OUT - 1, precision=precision)  # type: ignore[arg-type]
 
 
 def same_search(name: str, model: Model, sources: Sequence[Sequence[int]]) -> None:
-    """Replayed, in float32, the best of every beam has the score that the search finds step by step."""
+    """Check in float32 that the replayed search finds the same best scores as the search step by step."""
     before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
     try:
         for beam in (1, 5):
@@ -90,7 +91,7 @@ class Peer(NamedTuple):
     name: str
     package: str
     make: Callable[[TransformerModel, Sizes, str], Decoder]
-    exact: bool = True  # in float32 before: its greedy outputs must be Regard's
+    exact: bool = True  # whether its greedy outputs in float32 must equal Regard's
 
 
 PEERS = (
@@ -104,7 +105,7 @@ PEERS = (
             training_peers.JoeyTransformer(sizes, "post").to(device), OUT - 1, model
         ),
     ),
-    Peer(  # in half precision from the beginning
+    Peer(  # always in half precision
         "CTranslate2, float16", "ctranslate2",
         lambda model, sizes, device: decoding_peers.CTranslate2Decoder(
             model, OUT - 1, "float16" if device == "cuda" else "float32", device
@@ -152,12 +153,12 @@ def beside(
 
 
 def batch_of(sources: Sequence[Sequence[int]], device: str = "cuda") -> Batch:
-    """Sources as peers are given them."""
+    """Create a padded batch of sources for peers."""
     return collate([(np.array(source), np.array([], dtype=np.int64)) for source in sources]).to(device)
 
 
 def alike(decoder: Decoder, sources: Sequence[Sequence[int]], ours: list[list[int]], device: str = "cuda") -> float:
-    """The share of greedy outputs that are a peer's."""
+    """Return the share of greedy outputs that equal a peer's."""
     inputs = decoder.prepare(batch_of(sources, device))
     theirs = decoder.tokens(decoder(inputs, 1), inputs)
     return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)

@@ -1,11 +1,11 @@
-"""Systems that decode beside Regard: Marian of Transformers, JoeyNMT and CTranslate2.
+"""Systems that decode in comparison with Regard: Marian of Transformers, JoeyNMT and CTranslate2.
 
-Each turns a batch of sources into outputs of a fixed number of tokens, as its users would ask for them. Regard's search
-ends an output that has reached its limit, and weighs that END, which is one more step of the model; so the others,
-which stop without one, are asked for one more token. All of the Transformers get the weights of one Regard Transformer,
-so that outputs can be compared token by token.
-`pip install 'regard[export]'` brings CTranslate2; `peers` says how the others come. A trained run and its export are
-searched as they are, up to the END that the model itself says.
+Each decodes a batch of sources into outputs of a fixed number of tokens, through its public interface. Regard's search
+ends an output at its limit with END, and scores this END, which takes one more step of the model. The others stop
+without END, so they decode one more token. All Transformers get the weights of one Regard Transformer, so that outputs
+can be compared token by token.
+`pip install 'regard[export]'` installs CTranslate2; `training_peers` says how to install the others. A trained run and
+its export are searched with their own limits, up to the END that the model predicts.
 """
 
 # b sentences · m source positions · d width
@@ -33,11 +33,11 @@ Outputs = list[list[int]]
 
 
 def transformer(sizes: Sizes) -> TransformerModel:
-    """A Regard Transformer, post-norm, whose random weights say different things at each step and for each source.
+    """Create a post-norm Regard Transformer whose random weights give varied outputs at each step and for each source.
 
-    As they are drawn, attention means everything at once, and a tied output repeats its input. Here queries and keys
-    are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
-    Special words have none, so that no system prefers one of them.
+    With the usual initialisation, attention averages over all positions, and a tied output repeats its input. So
+    queries, keys and embeddings are scaled up, and the last norm flips the sign of every other feature. The embeddings
+    of PAD, START and END are zero, so that no system prefers one of them.
     """
     model = sizes.transformer(norm="post")
     assert isinstance(model, TransformerModel)
@@ -53,39 +53,37 @@ def transformer(sizes: Sizes) -> TransformerModel:
 
 
 class Decoder:
-    """A system that says `length` tokens for every sentence, and takes one more step."""
+    """A system that decodes `length` tokens for every sentence, and takes one more step."""
 
     def __init__(self, length: int):
         self.length, self.steps = length, length + 1
 
     def prepare(self, batch: Batch) -> Any:
-        """The batch as this system takes it; not timed."""
+        """Convert the batch to the system's own inputs; not timed."""
         return batch
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """Decode prepared sources into the system's own outputs, which is the part that is timed. A beam of 1 is
-        greedy.
-        """
+        """Decode prepared sources into the system's own outputs, greedily for a beam of 1; this is the timed part."""
         raise NotImplementedError
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
-        """The tokens of the best output of each sentence, one per step, in the order of the batch; not timed."""
+        """Return the tokens of each sentence's best output, one per step, in the order of the batch; not timed."""
         raise NotImplementedError
 
     def halve(self) -> "Decoder":
-        """Take half precision on a GPU, as the system's users would have it."""
+        """Use half precision on a GPU in the system's usual way."""
         return self
 
 
 class RegardDecoder(Decoder):
-    """A model of Regard's under its own search."""
+    """A Regard model with Regard's search."""
 
     def __init__(self, model: Model, length: int):
         super().__init__(length)
         self.model = model.eval()
 
     def prepare(self, batch: Batch) -> Tokens:
-        """Rows and their lengths."""
+        """Return the source tokens."""
         return Tokens.of(batch.source, batch.source_lengths)
 
     def __call__(self, inputs: Tokens, beam: int) -> Any:
@@ -94,13 +92,11 @@ class RegardDecoder(Decoder):
         return search(self.model, inputs, options)
 
     def tokens(self, outputs: Any, inputs: Tokens) -> Outputs:
-        """The best of each, with its END."""
+        """Return the best output of each sentence, with END."""
         return [[*result.outputs[0].tokens, END] for result in outputs]
 
     def without_end(self, inputs: Tokens, beam: int) -> Outputs:
-        """Return the outputs that peers should give: the likeliest ones of a token a step, with END left out of the
-        score.
-        """
+        """Return the outputs that peers should give: the most probable hypotheses, scored without END."""
         options = Options(beam=beam, nbest=beam, length_penalty=0.0, shortest=self.steps, longest=self.steps)
         hypotheses = [[output.tokens for output in each.outputs] for each in search(self.model, inputs, options)]
         likely = log_probs(self.model, inputs, hypotheses)
@@ -110,7 +106,7 @@ class RegardDecoder(Decoder):
 
 
 def log_probs(model: Model, inputs: Tokens, outputs: list[Outputs]) -> list[list[list[float]]]:
-    """The log-probability of every token of some outputs for each source, teacher forced."""
+    """Compute the log-probability of every token of each source's outputs, with teacher forcing."""
     rows = zip(inputs.ids.tolist(), inputs.lengths.tolist(), outputs, strict=True)
     pairs = [(row[:length], tokens) for row, length, hypotheses in rows for tokens in hypotheses]
     scored = iter(batches.score_pairs(model, *map(list, zip(*pairs, strict=True))))
@@ -134,12 +130,12 @@ class MarianDecoder(Decoder):
         self.options |= {"length_penalty": 0.0, "do_sample": False, "use_cache": True}
 
     def prepare(self, batch: Batch) -> dict[str, Tensor]:
-        """Rows and a mask of what is there."""
+        """Return padded ids and the attention mask."""
         there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         return {"input_ids": batch.source, "attention_mask": there.long()}
 
     def __call__(self, inputs: dict[str, Tensor], beam: int) -> Tensor:
-        """Generate with Transformers; its greedy search takes no length penalty."""
+        """Generate with Transformers; its greedy search accepts no length penalty."""
         options = self.options if beam > 1 else {k: v for k, v in self.options.items() if k != "length_penalty"}
         return self.net.generate(**inputs, num_beams=beam, **options)
 
@@ -148,17 +144,17 @@ class MarianDecoder(Decoder):
         return outputs[:, 1:].tolist()
 
     def halve(self) -> Decoder:
-        """Take weights in bfloat16."""
+        """Convert the weights to bfloat16."""
         self.net.to(torch.bfloat16)
         return self
 
 
 @torch.no_grad()
 def copy_to_marian(model: TransformerModel, net: Any) -> None:
-    """Give a MarianMTModel all weights of a Regard Transformer with `norm="post"` and tied output."""
+    """Copy all weights of a Regard Transformer with `norm="post"` and tied output to a MarianMTModel."""
     check_sinusoidal(model)
     missing, _ = net.load_state_dict(marian_tensors(model), strict=False)
-    left = [name for name in missing if "embed_positions" not in name and name != "lm_head.weight"]  # fixed, and tied
+    left = [name for name in missing if "embed_positions" not in name and name != "lm_head.weight"]  # fixed, tied
     if left:
         raise ArgumentError(f"model: no weights for {left[0]} of Marian")
 
@@ -167,7 +163,7 @@ def copy_to_marian(model: TransformerModel, net: Any) -> None:
 
 
 class JoeyDecoder(Decoder):
-    """JoeyNMT's search, with any model of its; a Transformer may get Regard's weights."""
+    """JoeyNMT's search with one of its models; a Transformer may get Regard's weights."""
 
     half = False  # whether it runs under autocast to bfloat16
 
@@ -181,11 +177,11 @@ class JoeyDecoder(Decoder):
             copy_to_joey(model, learner.net)
 
     def prepare(self, batch: Batch) -> Any:
-        """Longest sources first, and where each was before."""
+        """Return JoeyNMT's batch, longest sources first, and the indices that restore the order."""
         return self.learner.sort(batch, None)
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """Search with JoeyNMT, by its greedy search for a beam of 1."""
+        """Search with JoeyNMT, greedily for a beam of 1."""
         with torch.autocast("cuda", torch.bfloat16, enabled=self.half):
             return self.search(
                 self.learner.net, inputs[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
@@ -203,7 +199,7 @@ class JoeyDecoder(Decoder):
 
 @torch.no_grad()
 def copy_to_joey(model: TransformerModel, net: Any) -> None:
-    """Give a JoeyNMT Transformer, post-norm, all weights of a Regard one; its output layer has no bias to be given."""
+    """Copy all weights of a Regard Transformer to a post-norm JoeyNMT Transformer, whose output layer has no bias."""
     check_sinusoidal(model)
     if bool(model.readout.bias.any()):
         raise ArgumentError("model: an output bias that is not zero given, JoeyNMT's tied output layer has none")
@@ -231,7 +227,7 @@ def copy_to_joey(model: TransformerModel, net: Any) -> None:
     net.decoder.output_layer.weight = net.trg_embed.lut.weight
     for module in net.modules():
         if isinstance(module, nn.LayerNorm):
-            module.eps = nn.LayerNorm(1).eps  # JoeyNMT's is a tenth of torch's
+            module.eps = nn.LayerNorm(1).eps  # JoeyNMT's epsilon is a tenth of torch's
 
 
 # ---- CTranslate2
@@ -252,22 +248,22 @@ class CTranslate2Decoder(Decoder):
             )
 
     def prepare(self, batch: Batch) -> list[list[str]]:
-        """Pieces: that is what it takes."""
+        """Convert the sources to pieces, the input of CTranslate2."""
         rows = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
         return [[self.words[i] for i in row[:n]] for row, n in rows]
 
     def __call__(self, inputs: list[list[str]], beam: int) -> Any:
-        """One batch of all sentences."""
+        """Translate all sentences as one batch."""
         limits = {"min_decoding_length": self.steps, "max_decoding_length": self.steps}
         return self.translator.translate_batch(inputs, beam_size=beam, length_penalty=0.0, **limits)
 
     def tokens(self, outputs: Any, inputs: list[list[str]]) -> Outputs:
-        """Back to numbers."""
+        """Convert the outputs' pieces back to token ids."""
         return [[self.numbers[word] for word in each.hypotheses[0]] for each in outputs]
 
 
 def special(number: int) -> str:
-    """A made-up piece."""
+    """Return an artificial piece for a token id."""
     return {PAD: "<pad>", START: "<s>", END: "</s>", UNKNOWN: "<unk>"}.get(number, str(number))
 
 
@@ -275,7 +271,7 @@ def special(number: int) -> str:
 
 
 class RunDecoder(RegardDecoder):
-    """A run's own model, with the search's own limits."""
+    """A run's model, with the search's default limits."""
 
     def __init__(self, folder: Path):
         super().__init__(load(folder, device="cpu").model, 0)
@@ -286,7 +282,7 @@ class RunDecoder(RegardDecoder):
 
 
 class ExportDecoder(CTranslate2Decoder):
-    """CTranslate2's translate_batch with a run as `regard export --to ctranslate2` writes it."""
+    """CTranslate2's translate_batch with a run exported by `regard export --to ctranslate2`."""
 
     def __init__(self, folder: Path):
         Decoder.__init__(self, 0)
@@ -296,24 +292,24 @@ class ExportDecoder(CTranslate2Decoder):
         )  # fmt: skip
 
     def prepare(self, batch: Batch) -> Any:
-        """Pieces, and the most of an output: the limit of Regard's search."""
+        """Return the sources' pieces, and the length limit of Regard's search."""
         return super().prepare(batch), output_limit(self.model, int(batch.source_lengths.max()), Options())
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """One batch of all sentences."""
+        """Translate all sentences as one batch."""
         pieces, limit = inputs
         return self.translator.translate_batch(pieces, beam_size=beam, max_decoding_length=limit)
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
-        """Back to numbers, with END."""
+        """Convert the outputs' pieces back to token ids, and append END."""
         return [[*tokens, END] for tokens in super().tokens(outputs, inputs)]
 
 
-# ---- what the copies share
+# ---- shared by the copies
 
 
 def fill(projections: Iterable[Any], heads: Heads) -> None:
-    """Give a peer's projections of queries, keys, values and output the weights of a Heads."""
+    """Copy the weights of a Heads to a peer's projections of queries, keys, values and output."""
     assert heads.projection is not None
     assert heads.output is not None
     sizes = (heads.query_size, heads.query_size, heads.value_size)
@@ -325,7 +321,7 @@ def fill(projections: Iterable[Any], heads: Heads) -> None:
 
 
 def check_sinusoidal(model: TransformerModel) -> None:
-    """Refuse what a peer's Transformer cannot be."""
+    """Raise an ArgumentError for options that the peers' Transformers do not have."""
     config = model.config
     if (config.positions, config.norm, config.tied) != ("sinusoidal", "post", "output"):
         options = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"

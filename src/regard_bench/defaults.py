@@ -29,7 +29,7 @@ from regard_bench.quality import put as put_file
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus, what is trained on it, and how the result is judged."""
+    """A corpus, the kind of its data, and the metric of its test."""
 
     metric: str  # BLEU, exact, accuracy or CIDEr
     lowercase: bool = False
@@ -54,13 +54,13 @@ CORPORA = {
 
 
 def put(folder: Path, name: str, pairs: Iterable[Sequence[str]]) -> None:
-    """Two text files, line by line."""
+    """Write pairs as two text files, line by line."""
     for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
         put_file(folder / f"{name}.{side}", table_of((text,) for text in texts))
 
 
 def prepare(folder: Path, out: Path) -> None:
-    """Write the corpora of a folder as the plain command takes them."""
+    """Write the corpora of a folder as files for the plain command."""
     for name in ("train", "test_2016_flickr"):
         sides = [lines(folder / f"multi30k/{name}.{side}.gz") for side in ("en", "de")]
         pairs, part = [*zip(*sides, strict=True)], name.split("_")[0]
@@ -80,7 +80,7 @@ def prepare(folder: Path, out: Path) -> None:
 
 
 def flickr(folder: Path, out: Path) -> None:
-    """Pictures to train on in one folder and those of the test in another, each with its captions."""
+    """Write training and test pictures into two folders, each with a file of captions."""
     captions = collections.defaultdict(list)
     for line in lines(folder / "Flickr8k.token.txt.gz"):
         name, caption = line.split("\t")
@@ -100,7 +100,7 @@ def flickr(folder: Path, out: Path) -> None:
 
 
 def plain(name: str, data: Path) -> list[str]:
-    """The files of the plain command."""
+    """Return the arguments of the plain command that name a corpus's files."""
     folder, reads = data / name, CORPORA[name].reads
     if reads == "documents":
         return ["--documents", str(folder / "train.tsv")]
@@ -110,7 +110,7 @@ def plain(name: str, data: Path) -> list[str]:
 
 
 def evaluate_run(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
-    """The score of a run on the test set, and of the most frequent answer."""
+    """Measure the score of a run on the test set, and that of the most frequent answer."""
     import regard
 
     corpus, folder = CORPORA[name], data / name
@@ -159,7 +159,7 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
             if subprocess.run(command, stdout=file, stderr=file).returncode:
                 return {"name": name + label, "failed": log.read_text(encoding="utf-8")[-300:]}
     seconds = time.monotonic() - began
-    # In a process of its own: captured graphs of several threads get in each other's way.
+    # Test in a separate process: CUDA graph captures of several threads disturb each other.
     test = ["-m", "regard_bench.defaults", "test", name, str(run), "--data", str(data), "--device", device]
     output = subprocess.run([sys.executable, *test], check=True, capture_output=True, encoding="utf-8").stdout
     scores = json.loads(output.splitlines()[-1])
@@ -170,12 +170,12 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train several side by side, and write what each reached as it is done."""
+    """Train several corpora in parallel, and append each result to results.jsonl when it is ready."""
 
     def do(name: str) -> None:
         try:
             result = one(name, options.data, options.runs, options.device, options.set, options.label)
-        except Exception as error:  # the others go on
+        except Exception as error:  # let the others continue
             result = {"name": name + options.label, "failed": repr(error)[:300]}
         with open(options.runs / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(result) + "\n")

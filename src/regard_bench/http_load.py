@@ -1,9 +1,9 @@
-"""Clients of an HTTP server, in a process of their own: each sends the next request when its last was answered.
+"""Clients of an HTTP server, in a separate process: each sends its next request when the last one is answered.
 
     python -m regard_bench.http_load < plan.json > figures.json
 
-The plan names the address, how many clients there are and for how many seconds they send, and the bodies, which they
-take in turn. It imports nothing but Python's own library, so that it starts at once and takes little of the machine.
+The plan holds the address, the number of clients, the seconds during which they send, and the bodies, which they take
+in turn. This module imports only Python's standard library, so that it starts at once and uses little processor time.
 """
 
 import http.client
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 
 def drive(plan: dict[str, Any]) -> dict[str, Any]:
-    """Send requests as a plan says; the seconds of each that ended within its time, and what was answered."""
+    """Send requests by a plan; return the seconds of each that ended in time, the statuses, and some answers."""
     address = urlsplit(plan["address"])
     bodies = itertools.cycle([json.dumps(body).encode() for body in plan["bodies"]])
     lock, begin = threading.Lock(), threading.Barrier(plan["clients"] + 1)

@@ -1,4 +1,4 @@
-"""Benchmarks of the LSTMN: one of its layers beside nn.LSTMCell, step by step and over a sentence, in float32."""
+"""Benchmarks of the LSTMN: one of its layers compared with nn.LSTMCell, for one step and a sentence, in float32."""
 
 # b rows · n steps · e width of an input · d of a state
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ from regard_bench.measure import Result, Timing, agree, compare_times, time_inte
 
 ROWS, STEPS, WIDTH = 64, 50, 256
 MAX_RATIO = 3.0
-REPEATS = 10  # one step is too short to be timed alone
+REPEATS = 10  # one step is too short to be timed on its own
 
 
 def run(rounds: int = 9, seed: int = 0, rows: int = ROWS, steps: int = STEPS, width: int = WIDTH) -> Iterator[Result]:
-    """A step that has `steps` entries to look at, and a sentence of as many, on this machine's CPU."""
+    """Compare a step that attends to `steps` entries, and a sentence of as many words, on this machine's CPU."""
     torch.manual_seed(seed)
     layer, cell = Tapes(width, width, width), nn.LSTMCell(width, width)
     x = torch.randn(rows, steps, width)
@@ -37,7 +37,7 @@ def run(rounds: int = 9, seed: int = 0, rows: int = ROWS, steps: int = STEPS, wi
 
 
 def same_results(layer: Tapes, cell: nn.LSTMCell, x: Tensor) -> None:
-    """Without looking back it must be nn.LSTMCell, with it the plain loop and its own steps."""
+    """Check the layer without attention against nn.LSTMCell, and with it against the plain loop and its own steps."""
     plain = Tapes(x.shape[-1], layer.size, 1, intra=False)
     plain.cell.net.load_state_dict({f"{name}_l0": weight for name, weight in cell.state_dict().items()})
     with torch.no_grad():
@@ -51,7 +51,7 @@ def same_results(layer: Tapes, cell: nn.LSTMCell, x: Tensor) -> None:
 
 
 def by_cell(cell: nn.LSTMCell, x: Tensor) -> Tensor:
-    """The states of nn.LSTMCell over a sentence."""
+    """Return the states of nn.LSTMCell over a sentence."""
     h = c = x.new_zeros(len(x), cell.hidden_size)
     states = []
     for each in x.unbind(1):
@@ -61,7 +61,7 @@ def by_cell(cell: nn.LSTMCell, x: Tensor) -> Tensor:
 
 
 def a_step(layer: Tapes, x: Tensor) -> Callable[[], None]:
-    """A call that takes steps with full tapes; the last entry is written again and again."""
+    """Return a call that takes steps with full tapes, overwriting the last entry each time."""
     steps = x.shape[1]
     before = layer.begin(len(x), steps + 1)
     past: Cache = before["past"]
@@ -78,7 +78,7 @@ def a_step(layer: Tapes, x: Tensor) -> Callable[[], None]:
 
 
 def repeat_call(call: Callable[[], object]) -> Callable[[], None]:
-    """The call several times over."""
+    """Return a call that calls `call` several times."""
 
     def calls() -> None:
         for _ in range(REPEATS):
@@ -88,6 +88,6 @@ def repeat_call(call: Callable[[], object]) -> Callable[[], None]:
 
 
 def compare_layers(what: str, timings: list[Timing], times: int = 1) -> Result:
-    """One line, from the timings of both, so many times over."""
+    """Compare the timings of both, of `times` calls each, as one line."""
     each = [Timing(one.median / times, one.low / times, one.high / times) for one in timings]
     return compare_times(what, ("LSTMN", "nn.LSTMCell"), each, f"at most {MAX_RATIO:g} × its time", most=MAX_RATIO)

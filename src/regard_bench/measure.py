@@ -1,5 +1,6 @@
-"""Measuring: interleaved rounds, medians, memory in a process of its own; a GPU by its own clock, and what it can do at
-best, which every figure of `regard bench --device cuda` stands beside; and whether a peer can take part.
+"""Measuring: interleaved rounds, medians, memory in a separate process, and checks that a peer can take part.
+
+On a GPU, times come from CUDA events, and results are shown beside the GPU's measured peak rates.
 """
 
 import importlib.util
@@ -25,18 +26,18 @@ from regard.errors import RegardError
 from regard.io import disk
 
 MIB = 1024 * 1024
-PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
-MARK = Path("/proc/self/clear_refs")  # where Linux is told to forget the highest memory so far
-USES = {  # what the benchmarks import of a package, where that is not the package itself
+PEERS = ("transformers", "joeynmt", "ctranslate2")  # results list the versions of those that took part
+MARK = Path("/proc/self/clear_refs")  # writing to it resets Linux's peak of resident memory
+USES = {  # the benchmarks' imports from a package, if not the package itself
     "joeynmt": "import joeynmt.batch, joeynmt.model, joeynmt.search, joeynmt.vocabulary",
     "transformers": "from transformers import MarianConfig, MarianMTModel",
 }
-elsewhere: set[str] = set()  # peers that took part in processes of their own
+elsewhere: set[str] = set()  # peers that took part in separate processes
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call: the median of the rounds, and the quartiles around it."""
+    """Seconds per call: the median of the rounds, and the quartiles."""
 
     median: float
     low: float
@@ -48,12 +49,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a benchmark: Regard beside a peer, a ratio, and the goal that the ratio was given."""
+    """One line of a benchmark: Regard's figure, a peer's, their ratio, and the goal for the ratio."""
 
     what: str
     ours: str
     peer: str
-    ratio: float | None  # None: the peer is not installed
+    ratio: float | None  # None if the peer cannot take part
     goal: str
     reached: bool
     details: dict[str, float] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class Result:
 def compare_times(
     what: str, names: tuple[str, str], timings: Sequence[Timing], goal: str, *, most: float = 0.0, least: float = 0.0
 ) -> Result:
-    """Set a time beside a peer's: the ratio is `most` of the peer's time or, where `least` is given, × its speed."""
+    """Compare times: the ratio is ours / the peer's, at most `most`; or with `least` the speed-up, at least `least`."""
     ours, peer = timings
     ratio = peer.median / ours.median if least else ours.median / peer.median
     reached = ratio >= least if least else ratio <= most
@@ -71,15 +72,15 @@ def compare_times(
 
 
 def compare_memory(what: str, names: tuple[str, str], peaks: tuple[int, int], goal: str, most: float) -> Result:
-    """Set the bytes at a peak beside a peer's."""
+    """Compare peaks of memory, in bytes: the ratio is ours / the peer's, at most `most`."""
     (ours, peer), ratio = peaks, peaks[0] / peaks[1]
     texts = f"{names[0]} {ours / MIB:.0f} MiB", f"{names[1]} {peer / MIB:.0f} MiB"
     return Result(what, *texts, ratio, goal, ratio <= most, {"ours_bytes": ours, "peer_bytes": peer})
 
 
 def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
-    """Each call in turn, round after round, so that a machine that drifts drifts for all of them alike."""
-    for call in calls:  # twice: the first pays for allocation, the second for caches
+    """Time the calls in turn, round after round, so that changes of the machine's speed affect all alike."""
+    for call in calls:  # warm up twice: first allocation, then caches
         call()
         call()
     seconds: list[list[float]] = [[] for _ in calls]
@@ -98,13 +99,13 @@ def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list
 
 
 def finish() -> None:
-    """Wait for a GPU, if there is one in use."""
+    """Wait for the GPU, if one is in use."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def ceilings() -> tuple[float, float]:
-    """Measure what the card can do: TFLOP/s of a large product in bf16, and TB/s of a copy, read and written."""
+    """Measure the GPU's peak rates: TFLOP/s of a large bf16 product, and TB/s of a copy, counting reads and writes."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
@@ -114,7 +115,7 @@ def ceilings() -> tuple[float, float]:
 
 
 def time_call(call: Callable[[], object], rounds: int = 20) -> float:
-    """Seconds, the median of rounds."""
+    """Measure the median seconds of a call on the GPU, with CUDA events."""
     for _ in range(3):
         call()
     seconds = []
@@ -129,7 +130,7 @@ def time_call(call: Callable[[], object], rounds: int = 20) -> float:
 
 
 def agree(what: str, ours: Tensor, peer: Tensor, tolerance: float) -> None:
-    """Refuse to compare the speed of two different results."""
+    """Raise a RegardError if two results differ: their speeds are then not comparable."""
     difference = float((ours.detach().double() - peer.detach().double()).abs().max())
     size = float(peer.detach().abs().max())
     if not difference <= tolerance * size:
@@ -137,10 +138,10 @@ def agree(what: str, ours: Tensor, peer: Tensor, tolerance: float) -> None:
 
 
 def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = None) -> int:
-    """Bytes that `run` (a function at the top of a module) needed at its peak beyond what stood before it.
+    """Measure the peak of memory in bytes that `run` (a top-level function) needs beyond the memory in use before it.
 
-    In a process of its own, where nothing that was freed earlier can be used again unseen. `before` is called first, to
-    import what is not to be counted.
+    This runs in a new process, in which no memory freed earlier can be reused uncounted. `before` is called first, for
+    imports that should not count.
     """
     if not MARK.exists():
         raise RegardError(f"bench: memory can be measured only on Linux; this system has no {MARK}")
@@ -162,19 +163,19 @@ def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = N
 def report_peak(  # type: ignore[no-untyped-def]
     run: Callable[[], None], before_it: Callable[[], object] | None, threads: int, sender
 ) -> None:
-    """Inside the process: the highest resident memory during the call, less what was there."""
+    """In the child process, send the peak of resident memory during the call, minus the memory before it."""
     torch.set_num_threads(threads)
     if before_it is not None:
         before_it()
-    torch.ones(64, 64) @ torch.ones(64, 64)  # libraries load on first use
+    torch.ones(64, 64) @ torch.ones(64, 64)  # load libraries that torch loads on first use
     before = resident("VmRSS")
-    MARK.write_bytes(b"5")  # the highest mark starts anew
+    MARK.write_bytes(b"5")  # reset the peak
     run()
     sender.send(resident("VmHWM") - before)
 
 
 def resident(name: str) -> int:
-    """A line of /proc/self/status, in bytes."""
+    """Return a value of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
@@ -182,7 +183,7 @@ def resident(name: str) -> int:
 
 
 def signature(device: str, threads: int) -> dict[str, str | int]:
-    """Return what another person needs to know to compare a figure: versions, device, threads."""
+    """Return the facts that are needed to compare a figure: versions, device, threads, date."""
     name = torch.cuda.get_device_name() if device == "cuda" else processor()
     peers = {peer: metadata.version(peer) for peer in PEERS if peer in sys.modules or peer in elsewhere}
     return {
@@ -197,7 +198,7 @@ def signature(device: str, threads: int) -> dict[str, str | int]:
 
 
 def processor() -> str:
-    """The CPU's name, where the system says it."""
+    """Return the CPU's name, if the system reports it, and the number of its cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -205,14 +206,14 @@ def processor() -> str:
 
 
 def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) -> None:
-    """The figures as JSON, for later comparison."""
+    """Write the results as JSON, for later comparison."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"signature": signed, "results": [asdict(result) for result in results]}
     disk.write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def obstacle(package: str) -> str | None:
-    """Return what keeps a package from taking part, to be set behind its name, or None if nothing does."""
+    """Return why a package cannot take part, as words that follow its name, or None if it can."""
     if importlib.util.find_spec(package) is None:
         return "is not installed"
     error = import_error(package)
@@ -221,7 +222,7 @@ def obstacle(package: str) -> str | None:
 
 @cache
 def import_error(package: str) -> str | None:
-    """Import in a process of its own, whose memory and modules are not those that are measured: its error, if any."""
+    """Import a package in a new process, to keep it out of the measured one; return the last line of its error."""
     command = [sys.executable, "-W", "ignore", "-c", USES.get(package, f"import {package}")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(

@@ -1,10 +1,10 @@
-"""CTranslate2 behind a minimal HTTP server, to be measured beside `regard serve`.
+"""CTranslate2 behind a minimal HTTP server, for comparison with `regard serve`.
 
     python -m regard_bench.peer_server RUN cpu
 
-It speaks what the benchmark's clients send to `/v1/translate`, and answers with texts. A request is one call of
-`translate_batch`, in a thread of its own, as a small service around that library would have it; the library lets calls
-wait for one another. It runs on uvicorn, as Regard does, without a framework.
+It accepts the benchmark's requests to `/v1/translate`, and answers with texts. Each request is one call of
+`translate_batch` in a thread, as in a typical small service around that library; the library queues the calls. It runs
+on uvicorn, as Regard does, without a framework.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from regard.models import TransformerModel
 from regard.run import Run, load
 from regard_bench.decoding_peers import CTranslate2Decoder
 
-THREADS = 64  # requests that are in the library at once
+THREADS = 64  # concurrent calls of the library
 COMPUTE = {"cpu": "float32", "cuda": "bfloat16"}
 
 
 def make_app(run: Run, device: str) -> Callable[..., Awaitable[None]]:
-    """Make an application that translates with a run's weights by CTranslate2."""
+    """Create an application that translates with a run's weights in CTranslate2."""
     assert isinstance(run.model, TransformerModel)
     decoder = CTranslate2Decoder(run.model, 0, COMPUTE[device], device)
     pool, tokenizers = ThreadPoolExecutor(THREADS), run.tokenizers
@@ -37,7 +37,7 @@ def make_app(run: Run, device: str) -> Callable[..., Awaitable[None]]:
         results = decoder.translator.translate_batch(
             sources,
             beam_size=request["beam"],
-            min_decoding_length=request["shortest"] + 1,  # Regard's step for END, which it weighs
+            min_decoding_length=request["shortest"] + 1,  # Regard takes one more step, which scores END
             max_decoding_length=request["longest"] + 1,
         )
         outputs = [[decoder.numbers[word] for word in each.hypotheses[0][: request["longest"]]] for each in results]
@@ -59,7 +59,7 @@ def make_app(run: Run, device: str) -> Callable[..., Awaitable[None]]:
 
 
 class PeerServer(uvicorn.Server):
-    """A server that says where it listens, as the benchmark expects it."""
+    """A server that prints its address, as the benchmark expects."""
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen, and print the address."""

@@ -32,20 +32,20 @@ from typing import Any
 ROOT = Path(__file__).parents[2]  # of a clone
 RUNS = Path("runs/quality")
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
-MAX_ACTIONS = 100  # actions of SCAN are up to six times as many as the words of the command
+MAX_ACTIONS = 100  # a SCAN command has up to six times as many actions as words
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: a configuration, what it is tested on, and what is expected of it."""
+    """A line of the table: a configuration, its test set, its metrics and their goals."""
 
     corpus: str
     config: str
     test: tuple[str, ...]  # two text files, or one TSV
     metrics: tuple[str, ...]
-    goals: tuple[float | None, ...] = (None,)  # at least, and of error rates at most
+    goals: tuple[float | None, ...] = (None,)  # lower limits, but upper limits of error rates
     published: str = ""
-    settings: tuple[str, ...] = ()  # of the configuration, put over it
+    settings: tuple[str, ...] = ()  # override the configuration
     search: tuple[tuple[str, int], ...] = ()
 
 
@@ -81,11 +81,11 @@ LINES = {
 
 
 def prepare(folder: Path, out: Path) -> None:
-    """Write the corpora of a folder as `regard train` reads them."""
+    """Write the corpora of a folder as files that `regard train` reads."""
     for path in sorted([*folder.glob("multi30k/*.gz"), *folder.glob("cmudict/t*.tsv.gz")]):
-        put(out / path.parent.name / path.name, path.read_bytes())  # as it is
+        put(out / path.parent.name / path.name, path.read_bytes())  # unchanged
     trained_words = {line.split("\t")[0] for line in lines(folder / "cmudict" / "train.tsv.gz")}
-    # A word of which training has another pronunciation says nothing about words that are new, as those of the test.
+    # Drop words that training has with another pronunciation: all words of the test set are new.
     dev = (line.split("\t") for line in lines(folder / "cmudict" / "dev.tsv.gz"))
     put(out / "cmudict" / "dev.tsv", table_of(row for row in dev if row[0] not in trained_words))
     for path in sorted(folder.glob("inflection/deu.*.tsv.gz")):
@@ -96,19 +96,19 @@ def prepare(folder: Path, out: Path) -> None:
 
 
 def inflection(lemma: str, form: str, features: str) -> tuple[str, str]:
-    """The letters of the lemma and then what is asked for; the letters of the form. A space in a word becomes _."""
+    """Return the lemma's letters and the features, and the form's letters; a space in a word becomes _."""
     tags = " ".join(f"<{feature}>" for feature in features.split(";"))
     return f"{' '.join(lemma.replace(' ', '_'))} {tags}", " ".join(form.replace(" ", "_"))
 
 
 def scan(path: Path) -> list[tuple[str, ...]]:
-    """The commands of a file of SCAN, each with its actions."""
+    """Return the commands of a SCAN file, each with its actions."""
     matches = (re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip()) for line in lines(path))
     return [each.groups() for each in matches if each]
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, gzip or not, that are not empty."""
+    """Return the non-empty lines of a text file, which may be compressed with gzip."""
     content = path.read_bytes()
     text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
     return (line.rstrip("\r") for line in text.split("\n") if line.strip())
@@ -124,14 +124,14 @@ def put(path: Path, content: bytes) -> None:
 
 
 def test_set(line: Line, data: Path) -> tuple[list[str], list[list[str]]]:
-    """Sources, each once, and all that is right for each."""
+    """Return the test set's sources, and all correct outputs of each; of a line tested by BLEU, row by row."""
     columns = [list(lines(data / name)) for name in line.test]
     pairs = zip(*columns, strict=True) if len(columns) == 2 else (row.split("\t") for row in columns[0])
     return group(pairs, line.metrics == ("BLEU",))
 
 
 def group(pairs: Iterable[Sequence[str]], by_line: bool) -> tuple[list[str], list[list[str]]]:
-    """Sources, each once, and all that is right for each; or `by_line`, and of each line its own target."""
+    """Return the distinct sources, each with all its targets; or with `by_line` every line's source and target."""
     if by_line:
         sources, targets = map(list, zip(*pairs, strict=True))
         return sources, [[target] for target in targets]
@@ -152,7 +152,7 @@ def command(name: str, seed: int, out: Path, minutes: float | None = None) -> li
 
 
 def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes: float | None = None) -> int:
-    """Train every line with every seed, and translate its test set; how many went wrong."""
+    """Train every line with every seed, and translate its test set; return the number of failures."""
 
     def one(name: str, seed: int) -> bool:
         run = runs / f"{name}-{seed}"
@@ -163,7 +163,7 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
             done = (run / "trained").exists() or not subprocess.run(
                 [sys.executable, "-m", *words], stdout=log, stderr=log
             ).returncode
-            if done:  # and neither failed nor stopped half trained
+            if done:  # training has neither failed nor stopped early
                 (run / "trained").touch()
                 done = not subprocess.run(
                     [sys.executable, "-m", "regard_bench.quality", "translate", run], stderr=log
@@ -177,7 +177,7 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
 
 
 def translate(run: Path, data: Path) -> None:
-    """Translate the test set of a run with beam 5, and note the facts of the run beside it."""
+    """Translate a run's test set with beam 5 into test.txt, and write the facts of the run into test.json."""
     if (run / "test.json").exists():
         return
     import torch
@@ -216,7 +216,7 @@ def translate(run: Path, data: Path) -> None:
 
 
 def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict[str, float], str]:
-    """The metrics of a line in points or per cent, and the signature of the first."""
+    """Compute the metrics of a line in points or per cent; also return the first one's signature."""
     from regard.evaluation import text_scores
 
     if line.metrics == ("BLEU",):
@@ -230,7 +230,7 @@ def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict
 
 
 def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
-    """Score runs, and keep the scores as one file of results; runs that are in it already are scored anew."""
+    """Score runs, and write the scores into a file of results, replacing earlier scores of the same runs."""
     records = []
     for run in sorted(run for run in runs if (run / "config.toml").exists()):
         translate(run, data)
@@ -238,7 +238,7 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
         outputs = (run / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
         values, signature = scores(LINES[facts["name"]], outputs, test_set(LINES[facts["name"]], data)[1])
         training = facts["config"]["training"]
-        limited = training.get("fit") or facts["steps"] < training["steps"]  # by a limit that made a difference
+        limited = training.get("fit") or facts["steps"] < training["steps"]  # by a limit that ended training earlier
         limit = training.get("minutes") if limited else None
         command_line = shlex.join(command(facts["name"], facts["seed"], RUNS / run.name, limit))
         rounded = {key: round(value, 3) for key, value in values.items()}
@@ -257,7 +257,7 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
 
 
 def table(results: Path, page: Path) -> None:
-    """Write what the files of results hold into the page, between its marks."""
+    """Write the newest results into the page, between its marks."""
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     for path in sorted(results.glob("quality-*.json"), key=lambda path: path.stem[-10:]):  # by date
         newest |= {(each["name"], each["seed"]): each for each in json.loads(path.read_text(encoding="utf-8"))["runs"]}
@@ -291,12 +291,12 @@ def table(results: Path, page: Path) -> None:
 
 
 def between(values: list[int]) -> str:
-    """The smallest and the largest."""
+    """Format the smallest and the largest value."""
     return f"{min(values):,}" + (f" to {max(values):,}" if len({*values}) > 1 else "")
 
 
 def spread(values: list[float]) -> str:
-    """The mean, and how far the values are from each other: their standard deviation."""
+    """Format the mean and the standard deviation of the values."""
     return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 

@@ -1,9 +1,9 @@
-"""Benchmarks of `regard serve`: the command is started, and clients speak HTTP to it from processes of their own.
+"""Benchmarks of `regard serve`: clients in separate processes send HTTP requests to the started command.
 
-The models have random weights, and every output has a number of tokens that the request sets, so that the work is the
-same for all. On a CPU a Transformer of the size of Multi30k's (256 wide, 3 and 3 layers, 8,000 words) is measured
-beside `run.stream` and `run.translate` of the same sentences in this process, in turn with the server; answers must be
-the same. On a GPU it is a Transformer base with 32,000 words, measured by itself. Where CTranslate2 is installed, it
+The models have random weights, and each request sets the number of tokens of its outputs, so that the work is the same
+for all systems. On a CPU, a Transformer of the size of Multi30k's (width 256, 3 and 3 layers, 8,000 words) is compared
+with `run.stream` and `run.translate` of the same sentences in this process, in turn with the server; the answers must
+be the same. On a GPU, a Transformer base with 32,000 words is measured on its own. If CTranslate2 is installed, it
 serves the same model to the same clients behind a minimal server (`regard_bench.peer_server`).
 """
 
@@ -33,14 +33,14 @@ from regard_bench.measure import Result, obstacle
 
 SMALL = {"preset": "small"}
 BASE = {"preset": "base"}
-TURN = 6.0  # seconds that clients send for one figure
+TURN = 6.0  # seconds of requests for one figure
 DOCUMENT = (100, 20)  # sentences and words of a long document
 PLACE = "/v1/translate"
 MANY = 4  # processes of many clients
 
 
 def run(rounds: int = 9, device: str = "cpu") -> Iterator[Result]:
-    """Start the server, and measure what clients see."""
+    """Start the server, and measure latency and throughput for its clients."""
     with tempfile.TemporaryDirectory() as home:
         yield from run_cpu(Path(home), rounds) if device == "cpu" else run_cuda(Path(home))
 
@@ -49,7 +49,7 @@ def run(rounds: int = 9, device: str = "cpu") -> Iterator[Result]:
 
 
 def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
-    """Throughput beside a whole list, latency beside a call, and short requests beside a long document."""
+    """Compare throughput with a whole list, latency with a call, and short requests with those beside a document."""
     folder = write_run(home / "model", SMALL, 8000)
     opened, words = load(folder), Words(8000)
     search: dict[str, Any] = {"beam": 5, "shortest": 14, "longest": 14}
@@ -85,7 +85,7 @@ def run_cpu(home: Path, rounds: int) -> Iterator[Result]:
 
 
 def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any]) -> None:
-    """Refuse to measure answers that are not those of the library."""
+    """Raise an error if the server's answers differ from the library's."""
     for body, answer in answers:
         expected = next(iter(opened.stream(body["texts"], **search)))[0]
         output = answer["results"][0]["outputs"][0]
@@ -97,7 +97,7 @@ def compare_answers(opened: Run, answers: Sequence[Any], search: dict[str, Any])
 
 
 def run_cuda(home: Path) -> Iterator[Result]:
-    """Latency and throughput of a Transformer base, greedy and with a beam; mixed requests; a long document; a peer."""
+    """Measure a Transformer base: latency, throughput, mixed requests, and a long document; compare it with a peer."""
     folder = write_run(home / "model", BASE, 32_000)
     sentences, lists, answers = yield from drive_cuda(folder)
     yield from compare_peer(folder, "cuda", "64 clients, 32 texts each, beam 5", lists, 64, sentences, answers)
@@ -106,7 +106,7 @@ def run_cuda(home: Path) -> Iterator[Result]:
 def drive_cuda(
     folder: Path, workers: str = "auto", flags: Sequence[str] = ()
 ) -> Generator[Result, None, tuple[float, list[dict[str, Any]], list[Any]]]:
-    """The figures of a server on a GPU; sentences per second, requests and answers to compare a peer with."""
+    """Yield the results of a server on a GPU; return sentences per second, requests and answers for a peer."""
     words = Words(32_000)
     greedy = {"beam": 1, "shortest": 27, "longest": 27}
     beam = {"beam": 5, "shortest": 27, "longest": 27}
@@ -142,7 +142,7 @@ def drive_cuda(
 
 
 def varied(words: "Words", number: int) -> dict[str, Any]:
-    """Options that differ from request to request, with outputs of about the same length."""
+    """Return options that differ between requests, for outputs of about the same length."""
     tokens = 27 + number % 5 - 2
     table: dict[str, Any] = {"beam": 1 + number % 5, "shortest": tokens, "longest": tokens}
     table |= {"length_penalty": 0.1 * (number % 10), "nbest": 1 + number % (1 + number % 5)}
@@ -151,11 +151,11 @@ def varied(words: "Words", number: int) -> dict[str, Any]:
     return table
 
 
-# ---- what both measure
+# ---- on both devices
 
 
 def beside_document(address: str, words: "Words", goal: float) -> Result:
-    """Short requests while a long document is translated again and again."""
+    """Measure short requests while the server translates a long document again and again."""
     short = [{"texts": [words.sentence(8)], "beam": 5, "shortest": 9, "longest": 9} for _ in range(64)]
     document = " ".join(words.sentence(DOCUMENT[1]).capitalize() + "." for _ in range(DOCUMENT[0]))
     body = {"texts": [document], "beam": 5, "shortest": 22, "longest": 22}
@@ -186,7 +186,7 @@ def beside_document(address: str, words: "Words", goal: float) -> Result:
 def drive(
     address: str, bodies: Sequence[Any], clients: int, seconds: float, keep: int = 0, processes: int = 1
 ) -> dict[str, Any]:
-    """Let clients send, from processes of their own; what is answered with anything but 200 is an error."""
+    """Send requests from clients in separate processes; raise an error for any status but 200."""
     plan = {"address": address, "path": PLACE, "clients": clients // processes, "seconds": seconds, "keep": keep}
     shares = [json.dumps({**plan, "bodies": list(bodies[number::processes])}) for number in range(processes)]
     command = [sys.executable, "-m", "regard_bench.http_load"]
@@ -213,34 +213,34 @@ def drive(
 
 
 def rate_of(figures: dict[str, Any]) -> float:
-    """Requests a second."""
+    """Return the requests per second."""
     return len(figures["seconds"]) / figures["elapsed"]
 
 
 def late(seconds: Sequence[float]) -> float:
-    """The 95th percentile."""
+    """Return the 95th percentile."""
     return statistics.quantiles(seconds, n=20)[-1]
 
 
 def median(values: Any) -> float:
-    """The median of anything that can be gone through."""
+    """Return the median of an iterable."""
     return statistics.median(list(values))
 
 
 def medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """The medians of both sides of pairs, and of their ratios."""
+    """Return the medians of both sides of pairs, and of their ratios."""
     return median(one for one, _ in pairs), median(other for _, other in pairs), median(a / b for a, b in pairs)
 
 
 def result(what: str, ours: str, peer: str, ratio: float, goal: float, less: bool = False) -> Result:
-    """A line of the benchmark."""
+    """Build one line of the benchmark."""
     reached = ratio <= goal if less else ratio >= goal
     return Result(what, ours, peer, ratio, f"{'at most' if less else 'at least'} {goal:g}", reached)
 
 
 @contextmanager
 def server(folder: Path, device: str, workers: str = "auto", flags: Sequence[str] = ()) -> Iterator[str]:
-    """Start `regard serve` for a run; its address."""
+    """Start `regard serve` for a run, and yield its address."""
     config = folder.parent / f"serve-{workers}.toml"
     limits = "waiting = 100000\nseconds = 300\ntexts = 1000\ncharacters = 1000000\n"
     config.write_text(f'{limits}workers = "{workers}"\n', encoding="utf-8", newline="\n")
@@ -251,7 +251,7 @@ def server(folder: Path, device: str, workers: str = "auto", flags: Sequence[str
 
 @contextmanager
 def start(module: Sequence[str]) -> Iterator[str]:
-    """Start a module of Python's that serves; its address, which it prints when it is ready."""
+    """Start a Python module that serves, and yield the address that it prints when it is ready."""
     command = [sys.executable, "-m", *module]
     lines: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
@@ -262,7 +262,7 @@ def start(module: Sequence[str]) -> Iterator[str]:
                 break
         else:
             raise RegardError(f"bench: the server did not start: {''.join(lines)}")
-        reading = threading.Thread(target=process.stderr.read, daemon=True)  # a pipe that is full would stop it
+        reading = threading.Thread(target=process.stderr.read, daemon=True)  # a full pipe would block the server
         reading.start()
         try:
             yield lines[-1].split()[2]
@@ -278,9 +278,10 @@ def start(module: Sequence[str]) -> Iterator[str]:
 def compare_peer(
     folder: Path, device: str, what: str, bodies: Sequence[Any], clients: int, ours: float, mine: Sequence[Any]
 ) -> Iterator[Result]:
-    """The same requests to CTranslate2 behind a minimal server, if it is installed: its sentences per second.
+    """Send the same requests to CTranslate2 behind a minimal server, if it is installed, and compare the throughput.
 
-    Its search ends an output at the limit without weighing END, so that a few answers may differ; how many is printed.
+    Its search ends an output at the limit without scoring END, so that a few answers may differ; the result says how
+    many are equal.
     """
     if hindrance := obstacle("ctranslate2"):
         advice = f"CTranslate2 {hindrance}: pip install 'regard[peers]'"
@@ -305,26 +306,26 @@ def compare_peer(
 
 
 def figure(address: str, name: str) -> float:
-    """A figure of the server's metrics, summed over its labels."""
+    """Return one of the server's metrics, summed over its labels."""
     with urllib.request.urlopen(address + "/metrics", timeout=60) as response:
         lines = response.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
 
 
 class Words:
-    """Sentences of random words that the tokenizer knows."""
+    """A generator of sentences of random words from the vocabulary."""
 
     def __init__(self, count: int):
         self.words = word_list(count)
         self.random = random.Random(0)
 
     def sentence(self, words: int) -> str:
-        """A sentence of so many words."""
+        """Return a sentence of this many words."""
         return " ".join(self.random.choice(self.words) for _ in range(words))
 
 
 def word_list(count: int) -> list[str]:
-    """Words that sentence splitting has nothing to say about; with what every vocabulary has, there are `count`."""
+    """Return `count` - 10 words that sentence splitting ignores; a vocabulary also has pieces of its own."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     return [
         letters[i % 26] + letters[i // 26 % 26] + letters[i // 676 % 26] + letters[i // 17576]
@@ -333,7 +334,7 @@ def word_list(count: int) -> list[str]:
 
 
 def write_run(folder: Path, model: dict[str, Any], words: int) -> Path:
-    """A run folder whose weights are random, with a vocabulary of so many words."""
+    """Write a run folder with random weights and a vocabulary of this many words."""
     table = {
         "task": "translate",
         "data": {"source": "train.en", "target": "train.de", "longest": 64},

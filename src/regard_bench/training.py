@@ -1,9 +1,9 @@
-"""Benchmarks of a training step: Regard's Transformer and RNNsearch beside torch's, Marian and JoeyNMT.
+"""Benchmarks of a training step: Regard's Transformer and RNNsearch against nn.Transformer, Marian and JoeyNMT.
 
-A step is forward, label-smoothed loss, backward, clipping and AdamW, in float32. Every system has the same optimiser
-(torch's, fused), so that the models are compared. Each steps once a round, one after the other; compared are the real
-target tokens per second, by the median of the rounds' ratios. Regard, nn.Transformer and MarianMT get the same batches,
-bucketed by length. JoeyNMT has no bucketing and gets the same pairs as it would batch them, by the same budget.
+A step is forward, label-smoothed loss, backward, clipping and AdamW, in float32. Every system uses torch's fused AdamW,
+so that only the models differ. In each round every system takes one step in turn; the reported ratio of real target
+tokens per second is the median over rounds. Regard, nn.Transformer and MarianMT get the same batches, bucketed by
+length. JoeyNMT has no bucketing: it gets the same pairs in its own kind of batches, with the same budget.
 """
 
 import statistics
@@ -39,7 +39,7 @@ RATE = 3e-4
 
 
 TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {
-    "Regard": lambda sizes: RegardLearner(sizes.transformer(), sizes),  # pre-norm, as nn.Transformer here
+    "Regard": lambda sizes: RegardLearner(sizes.transformer(), sizes),  # pre-norm, like nn.Transformer here
     "nn.Transformer": TorchTransformer,
     "MarianMT": MarianLearner,
     "JoeyNMT": JoeyTransformer,
@@ -54,7 +54,7 @@ PACKAGES = {"MarianMT": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "jo
 def run(
     rounds: int = 9, seed: int = 0, sizes: Sizes | None = None, budget: int = BUDGET, device: str = "cpu"
 ) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
+    """Run every comparison on this machine's CPU, or those for a GPU."""
     if device == "cuda":
         from regard_bench import training_cuda
 
@@ -77,11 +77,11 @@ def run(
     yield from memory(sizes, budget, seed)
 
 
-# ---- what is compared
+# ---- measuring
 
 
 def same_loss(batch: Batch, sizes: Sizes) -> None:
-    """Regard's Transformer and nn.Transformer with its weights must have one loss and one gradient."""
+    """Check that Regard's Transformer and nn.Transformer with the same weights have the same loss and gradients."""
     sizes = replace(sizes, dropout=0.0)
     ours, peer = RegardLearner(sizes.transformer(), sizes), TorchTransformer(sizes)
     model = ours.objective.model
@@ -102,7 +102,7 @@ def same_loss(batch: Batch, sizes: Sizes) -> None:
 
 
 class Rate:
-    """Steps of one system: tokens per second of each, its losses, its size."""
+    """The training of one system: tokens per second and loss of each step, and its number of parameters."""
 
     def __init__(self, learner: Learner, batches: list[Batch]):
         self.learner, self.batches = learner.train(), batches
@@ -112,7 +112,7 @@ class Rate:
         self.losses: list[float] = []
 
     def step(self) -> None:
-        """One more training step, timed."""
+        """Take and time one training step."""
         batch = self.batches[len(self.losses) % len(self.batches)]
         inputs = self.learner.prepare(batch)
         begin = time.perf_counter()
@@ -126,7 +126,7 @@ class Rate:
 
     @property
     def median(self) -> float:
-        """Tokens a second, without the first two steps, which warm up."""
+        """Return the median of tokens per second, without the first two steps, which warm up."""
         return statistics.median(self.rates[2:])
 
 
@@ -137,7 +137,7 @@ def measure(
     others: list[Batch],
     rounds: int,
 ) -> dict[str, Rate]:
-    """Every system that is installed, step by step in turn; each must learn."""
+    """Measure every installed system, one step of each in turn; raise an error if a loss does not fall."""
     rates = {}
     for name, make in systems.items():
         if name not in PACKAGES or obstacle(PACKAGES[name]) is None:
@@ -153,7 +153,7 @@ def measure(
 
 
 def compare_systems(what: str, ours: Rate, peer: Rate | None, name: str, least: float) -> Result:
-    """One line: the median of the rounds' ratios."""
+    """Compare Regard with a peer by the median of the rounds' ratios, as one line."""
     goal = f"at least {least:g} × its speed"
     mine = f"Regard {ours.median:,.0f} tokens/s"
     if peer is None:
@@ -171,7 +171,7 @@ def compare_systems(what: str, ours: Rate, peer: Rate | None, name: str, least: 
 
 
 def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
-    """The peak of one training step with its model and optimiser, all systems on the same batch."""
+    """Compare the peak memory of a training step, with model and optimiser, of all systems on the same batch."""
     for systems in (TRANSFORMERS, RNNS):
         mine, *names = systems
         ours = peak_memory(partial(train_once, mine, sizes, budget, seed), partial(load, mine))
@@ -185,12 +185,12 @@ def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
 
 
 def load(name: str) -> None:
-    """Import what a system needs, by training a tiny one."""
+    """Import a system's modules by training a tiny model."""
     train_once(name, Sizes(vocabulary=20, size=8, heads=2, layers=1, hidden=8), 64, 0)
 
 
 def train_once(name: str, sizes: Sizes, budget: int, seed: int) -> None:
-    """Two steps: with the second there are the optimiser's moments as well."""
+    """Take two steps of a new model; in the second, the optimiser's moments are allocated too."""
     torch.manual_seed(seed)
     batches = make_buckets(make_pairs(1000, sizes.vocabulary, seed), budget, seed)
     rate = Rate((TRANSFORMERS | RNNS)[name](sizes), batches[:1])

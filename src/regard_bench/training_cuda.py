@@ -1,10 +1,10 @@
-"""Benchmarks of a training step on a GPU: Regard's own loop, packed and replayed, beside Marian and JoeyNMT.
+"""Benchmarks of a training step on a GPU: Regard's own loop, packed and replayed, against Marian and JoeyNMT.
 
-A Transformer base (Vaswani et al. 2017, table 3) and RNNsearch, bf16 with weights in float32, about 25,000 target
-tokens per batch. Regard's updates are those of `training.loop`, with all they do: loading, clipping, skipping, sums.
-Peers step as their users would write it: autocast, fused AdamW, clipping. All get the same pairs in the same order,
-every figure is real target tokens per second over whole rounds, and the card's own ceilings stand beside them. What is
-compiled has one shape of batch to be compiled for, and so long and no longer to be ready.
+The models are a Transformer base (Vaswani et al. 2017, table 3) and RNNsearch, in bf16 with float32 weights, with about
+25,000 target tokens per batch. Regard's updates are complete ones of `training.loop`: loading, clipping, skipping,
+sums. Peers use a typical training step: autocast, fused AdamW, clipping. All get the same pairs in the same order.
+Figures are real target tokens per second over whole rounds, shown beside the GPU's measured peak rates. Compiled Marian
+gets batches of a single shape, and a time limit that includes compilation.
 """
 
 import contextlib
@@ -43,14 +43,14 @@ BUDGET = 28_672  # rows × longest, of which about 25,000 are real target tokens
 PAIRS = 6_000
 MEANS, MAX_WORDS = (24.0, 24.0), 100
 RATE = 3e-4
-WARM, MAX_ROUNDS = 1, 3  # rounds of a peer that are not counted, and that are
-LIMIT = 40.0  # seconds that a compiled peer may take, compiling included
+WARM, MAX_ROUNDS = 1, 3  # warm-up rounds of a peer, and measured ones
+LIMIT = 40.0  # seconds for a compiled peer, including compilation
 GOAL = 1_000_000  # target tokens per second
 RNN_GOAL = 1_500_000
 
 
 class PairTask(Task):
-    """The next token of made-up pairs: a few batches, the same ones over and over."""
+    """The task of predicting the next token of artificial pairs, in a few batches that repeat."""
 
     can_prefetch = True
 
@@ -59,12 +59,12 @@ class PairTask(Task):
         self.objective = Prediction(model, smoothing)
         self.lengths = np.array([[len(source), len(target)] for source, target in pairs])
         plans = list(Order(self.lengths, budget, seed=seed).epoch(0))
-        self.plans = [plan for plan in plans if self.lengths[plan, 1].sum() > budget / 2] or plans  # not the remainder
+        self.plans = [plan for plan in plans if self.lengths[plan, 1].sum() > budget / 2] or plans  # no small rest
         self.form: str | None = None
         self.batches: dict[int, Any] = {}
 
     def stream(self, position: Position) -> Iterator[tuple[Position, int]]:
-        """Numbers of batches, without end."""
+        """Yield the batches' numbers endlessly."""
         number = position.batch
         while True:
             yield Position(0, number), number % len(self.plans)
@@ -75,13 +75,13 @@ class PairTask(Task):
         return int(self.lengths[self.plans[plan], 1].sum()) + len(self.plans[plan])
 
     def batch(self, plan: int, position: Position) -> Any:
-        """A batch, made once: what is measured is not numpy."""
+        """Return a batch, created only once, so that the benchmark does not measure numpy."""
         if plan not in self.batches:
             self.batches[plan] = self.form_of(plan).pin_memory()
         return self.batches[plan]
 
     def form_of(self, plan: int) -> Any:
-        """A batch as Regard's tasks form it."""
+        """Create a batch in the form that Regard's tasks use."""
         some = [self.pairs[i] for i in self.plans[plan]]
         if self.form == "packed":
             sides = [np.concatenate([pair[side] for pair in some]) for side in (0, 1)]
@@ -89,21 +89,21 @@ class PairTask(Task):
         return collate(some) if self.form is None else batching.pad_up(collate(some))
 
     def limit_shapes(self, half: bool) -> None:
-        """Limit batches to few shapes, as a translation task does."""
+        """Choose packed or padded-up batches, as a translation task does."""
         self.form = "packed" if half and self.model.packs else "padded"
 
     def move(self, batch: Any, device: torch.device) -> Any:
-        """The batch on a device."""
+        """Move the batch to a device."""
         return batch.to(device, non_blocking=True)
 
 
 def transformer(sizes: Sizes, **more: Any) -> Model:
-    """Regard's base: post-norm as in the paper, one matrix for all embeddings and the output."""
+    """Build Regard's Transformer base: post-norm as in the paper, one matrix for all embeddings and the output."""
     return sizes.transformer(**{"norm": "post", "tied": "all", **more})
 
 
 def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]:
-    """Every comparison, one after the other."""
+    """Run every comparison."""
     if not torch.cuda.is_available():
         raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
@@ -138,7 +138,7 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
 
 
 def compare_rates(what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str) -> Result:
-    """One line: Regard beside a peer, if that is there and was ready in time."""
+    """Compare Regard with a peer as one line; `rates` may say instead why the peer was not measured."""
     goal = f"above {name}"
     if isinstance(rates, str):
         return Result(what, text, f"{name} {rates}", None, goal, False)
@@ -166,10 +166,10 @@ class RegardLoop:
         self.trainer.objective.train()
 
     def rate(self, rounds: int) -> tuple[float, float, float]:
-        """Target tokens per second, the median of rounds over all batches; the first and the last loss of a token."""
+        """Measure the median of target tokens per second over rounds; also return the first and last loss per token."""
         trainer, count, rates, losses = self.trainer, len(self.task.plans), [], []
         with trainer.shares() as shares:
-            for number in range(3 + rounds):  # three to compile, to capture and to warm up
+            for number in range(3 + rounds):  # three to compile, capture and warm up
                 torch.cuda.synchronize()
                 began = time.perf_counter()
                 for _ in range(count):
@@ -187,7 +187,7 @@ class RegardLoop:
 def peer_rate(
     make: Callable[[Sizes], Learner], sizes: Sizes, batches: list[Batch], rounds: int, compiled: bool = False
 ) -> tuple[float, float, float]:
-    """Measure a peer's tokens per second, with its first and last loss."""
+    """Measure a peer's tokens per second; also return its first and last loss."""
     torch.manual_seed(0)
     learner = make(sizes).cuda().train()
     call: Any = torch.compile(learner) if compiled else learner
@@ -214,9 +214,7 @@ def peer_rate(
 
 
 def in_time(sizes: Sizes, batches: list[Batch], rounds: int) -> tuple[float, float, float] | str:
-    """Measure compiled Marian in a process of its own, as compiling cannot be interrupted; or say why it was not
-    measured.
-    """
+    """Measure compiled Marian in a new process, which a time limit can end; or return why it was not measured."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=compiled_rate, args=(sizes, batches * 8, rounds, sender))
@@ -233,21 +231,21 @@ def in_time(sizes: Sizes, batches: list[Batch], rounds: int) -> tuple[float, flo
         if process.is_alive() and isinstance(process.pid, int):
             with contextlib.suppress(ProcessLookupError):
                 if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
-                    os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with what compiles for it
+                    os.killpg(process.pid, signal.SIGKILL)  # its process group includes the compiler's processes
                 else:
                     process.kill()
         process.join()
 
 
 def compiled_rate(sizes: Sizes, batches: list[Batch], rounds: int, sender: Any) -> None:
-    """Inside the process."""
+    """In the child process, measure compiled Marian and send the rates."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     sender.send(peer_rate(MarianLearner, sizes, batches, rounds, compiled=True))
 
 
 def same_loss(pairs: list[Pair], sizes: Sizes) -> None:
-    """Packed, in bf16 and with the kernels of a GPU, a batch has the loss that nn.Transformer finds in float32."""
+    """Check that a packed batch in bf16, with the GPU's kernels, has nn.Transformer's loss in float32."""
     still = replace(sizes, dropout=0.0)
     model = transformer(still, norm="pre", tied="output")
     assert isinstance(model, TransformerModel)
@@ -263,7 +261,7 @@ def same_loss(pairs: list[Pair], sizes: Sizes) -> None:
 
 
 def learns(name: str, first: float, last: float) -> None:
-    """Refuse the speed of what learns nothing."""
+    """Raise an error if a system's loss does not fall."""
     if not last < first:
         raise RegardError(
             f"bench: {name} does not learn: its loss went from {first} to {last}, so no speed is compared"

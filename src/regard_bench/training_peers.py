@@ -1,15 +1,15 @@
-"""Peers that are trained beside Regard: torch's nn.Transformer, Marian of Transformers, JoeyNMT; and what all train on.
+"""Peers of Regard for training: torch's nn.Transformer, Marian of Transformers, JoeyNMT; and the pairs to train on.
 
-Each is a module that turns a `Batch` into the mean label-smoothed cross-entropy of its target tokens, in the way its
-users would write it. Dropout falls on residuals, on embeddings and inside the feed-forward nets, nowhere else.
-`pip install 'regard[peers]'` brings Transformers. JoeyNMT 2.3 asks for old versions of its dependencies; what it needs
-to be trained is had by `pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp`
-and TensorBoard.
+Each peer is a module that computes the mean label-smoothed cross-entropy of a `Batch`'s target tokens, as its users
+would. Dropout applies to residuals, embeddings and the inside of the feed-forward nets, nowhere else.
+`pip install 'regard[peers]'` installs Transformers. JoeyNMT 2.3 requires old versions of its dependencies; for training
+it is enough to install TensorBoard, and
+`pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp`.
 
-No corpus is in the package, so pairs are made up, as long as those of Multi30k, and learnable. Lengths are drawn:
-log-normal, source and target correlated, with the means that Multi30k's English and German have when 8,000 joint pieces
-cut their 13 and 12.5 words. Tokens are Zipf's, and the target is the source word for word in another numbering, cut or
-repeated to its length, so that a loss can fall.
+The package contains no corpus, so the pairs are artificial: learnable, and as long as those of Multi30k. Lengths are
+log-normal and correlated between source and target. Their means are those of Multi30k's English and German, 13 and 12.5
+words, in 8,000 joint pieces. Tokens follow Zipf's law. The target is the source with its words renumbered, truncated or
+repeated to the target's length, so that the loss can fall.
 """
 
 # b sentences · m source positions · n target positions · v vocabulary
@@ -34,9 +34,9 @@ from regard.training import Prediction
 Pair = tuple[np.ndarray, np.ndarray]
 
 MEANS = (14.6, 15.4)  # pieces of source and target
-SPREAD = 0.36  # of the logarithm of a length
-SHARED = 0.8  # the correlation of the two
-FIRST = UNKNOWN + 1  # of the words
+SPREAD = 0.36  # standard deviation of the logarithm of a length
+SHARED = 0.8  # correlation of source and target
+FIRST = UNKNOWN + 1  # id of the first word
 MIN_WORDS, MAX_WORDS = 4, 60
 
 
@@ -69,31 +69,31 @@ class Learner(nn.Module):
     """A model and its loss."""
 
     def prepare(self, batch: Batch) -> Any:
-        """The batch as this system's loader hands it over; not timed."""
+        """Convert the batch to the form that this system's loader returns; not timed."""
         return batch
 
 
 class RegardLearner(Learner):
-    """A model of Regard's under its own objective."""
+    """A Regard model with Regard's objective."""
 
     def __init__(self, model: Model, sizes: Sizes):
         super().__init__()
         self.objective = Prediction(model, sizes.smoothing)
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        """The mean loss."""
+        """Compute the mean loss."""
         total: Tensor = self.objective(batch).total
         return total / batch.tokens
 
 
 def smoothed_loss(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float) -> Float[Tensor, ""]:
-    """The mean loss of the tokens that are not padding."""
+    """Compute the mean loss of the tokens that are not padding."""
     expected = batch.target[:, 1:].flatten()
     return F.cross_entropy(logits.flatten(0, 1), expected, ignore_index=PAD, label_smoothing=smoothing)
 
 
 class TorchTransformer(Learner):
-    """nn.Transformer with what it leaves to its users: embeddings, sinusoidal positions, the output projection."""
+    """nn.Transformer with the parts that it lacks: embeddings, sinusoidal positions, the output projection."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -101,7 +101,7 @@ class TorchTransformer(Learner):
         self.source, self.target = (nn.Embedding(sizes.vocabulary, sizes.size) for _ in range(2))
         for embedding in (self.source, self.target):
             nn.init.normal_(embedding.weight, std=sizes.size**-0.5)
-        with warnings.catch_warnings():  # about nested tensors, which training does not use
+        with warnings.catch_warnings():  # ignore one about nested tensors, which training does not use
             warnings.simplefilter("ignore")
             self.net = nn.Transformer(
                 sizes.size,
@@ -120,15 +120,15 @@ class TorchTransformer(Learner):
         self.readout = nn.Linear(sizes.size, sizes.vocabulary)
         self.readout.weight = self.target.weight
         nn.init.zeros_(self.readout.bias)
-        # Positions as Vaswani et al. 2017, section 3.5
+        # Positional encodings of Vaswani et al. 2017, section 3.5
         frequency = torch.arange(0, sizes.size, 2) * (-math.log(10_000.0) / sizes.size)
         angle = torch.arange(512)[:, None] * torch.exp(frequency)
         self.register_buffer("waves", torch.stack([angle.sin(), angle.cos()], -1).flatten(1), persistent=False)
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        """The mean loss."""
+        """Compute the mean loss."""
         there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
-        # A padding mask is left out where nothing is padded, and always for the target, whose padding comes last.
+        # Pass no padding mask if the source has no padding. The target never needs one: its padding comes last.
         padding = None if bool(there.all()) else ~there
         read = batch.target[:, :-1]
         hidden = self.net(
@@ -142,13 +142,13 @@ class TorchTransformer(Learner):
         return smoothed_loss(self.readout(hidden), batch, self.sizes.smoothing)
 
     def embed(self, embedding: nn.Embedding, ids: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-        """Embeddings times √d, positions, dropout."""
+        """Embed tokens: embeddings times √d, plus positions, with dropout."""
         x = embedding(ids) * math.sqrt(self.sizes.size) + self.waves[: ids.shape[1]]  # type: ignore[index]
         return self.dropout(x)
 
     @torch.no_grad()
     def copy(self, model: TransformerModel) -> None:
-        """Take all weights of a Regard Transformer with `norm="pre"`."""
+        """Copy all weights from a Regard Transformer with `norm="pre"`."""
         self.source.weight.copy_(model.source.tokens.weight)
         self.target.weight.copy_(model.target.tokens.weight)
         self.readout.bias.copy_(model.readout.bias)
@@ -172,7 +172,7 @@ class TorchTransformer(Learner):
 
 
 class MarianLearner(Learner):
-    """MarianMTModel of Transformers, which is post-norm. Raises ImportError where it is not installed."""
+    """The post-norm MarianMTModel of Transformers; raises ImportError if Transformers is not installed."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -206,7 +206,7 @@ class MarianLearner(Learner):
         self.net = transformers.MarianMTModel(config)
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        """The mean loss."""
+        """Compute the mean loss."""
         there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         logits = self.net(
             input_ids=batch.source, attention_mask=there.long(), decoder_input_ids=batch.target[:, :-1]
@@ -215,7 +215,7 @@ class MarianLearner(Learner):
 
 
 class JoeyLearner(Learner):
-    """A JoeyNMT model with its own loss, which spreads the smoothing over all words but padding and the right one."""
+    """A JoeyNMT model with its own loss, which smooths over all words except padding and the correct one."""
 
     def __init__(self, sizes: Sizes, encoder: dict[str, Any], decoder: dict[str, Any], tied: bool):
         super().__init__()
@@ -231,24 +231,24 @@ class JoeyLearner(Learner):
         self.net.loss_function = ("crossentropy", sizes.smoothing)
 
     def sort(self, batch: Batch, target: Tensor | None) -> tuple[Any, Any]:
-        """JoeyNMT's batch with the longest sources first, as its encoder packs, and where each was before."""
+        """Return JoeyNMT's batch, longest sources first as its encoder packs, and the indices of the old order."""
         rows, device = torch.arange(len(batch)), batch.source.device
         made = self.batch(batch.source, batch.source_lengths, None, target, None, rows, device, PAD, END)
         return made, made.sort_by_src_length()
 
     def prepare(self, batch: Batch) -> Any:
-        """The batch as JoeyNMT's loader hands it over."""
+        """Convert the batch to the form that JoeyNMT's loader returns."""
         return self.sort(batch, batch.target)[0]
 
     def forward(self, batch: Any) -> Float[Tensor, ""]:
-        """The mean loss."""
+        """Compute the mean loss."""
         fields = {name: value for name, value in vars(batch).items() if value is not None}
         loss = self.net(return_type="loss", **fields)[0]
         return loss / batch.ntokens
 
 
 def build_vocabulary(kind: Any, size: int) -> Any:
-    """JoeyNMT's vocabulary with the special words at our numbers; its constructor wants them in an order of its own."""
+    """Build JoeyNMT's vocabulary with Regard's ids of the special words, which its constructor does not allow."""
     vocabulary = kind.__new__(kind)
     special = {UNKNOWN: "unk", PAD: "pad", START: "bos", END: "eos"}
     vocabulary._itos = [f"<{special.get(index, index)}>" for index in range(size)]
@@ -282,7 +282,7 @@ class JoeyTransformer(JoeyLearner):
 
 
 class JoeyRNN(JoeyLearner):
-    """JoeyNMT's Bahdanau GRU, with everything `sizes.size` wide: embeddings, each direction, decoder, attention."""
+    """JoeyNMT's Bahdanau GRU, with embeddings, each direction, decoder and attention of width `sizes.size`."""
 
     def __init__(self, sizes: Sizes):
         part = {
@@ -300,7 +300,7 @@ class JoeyRNN(JoeyLearner):
 def make_pairs(
     count: int, vocabulary: int, seed: int = 0, means: tuple[float, float] = MEANS, longest: int = MAX_WORDS
 ) -> list[Pair]:
-    """Encoded pairs, without start and end."""
+    """Create artificial encoded pairs, without START and END."""
     random = np.random.default_rng(seed)
     common, own = random.standard_normal((count, 1)), random.standard_normal((count, 2))
     logs = math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own
@@ -317,13 +317,13 @@ def make_pairs(
 
 
 def make_buckets(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
-    """Batches as Regard makes them: sorted by length, filled to the budget, shuffled."""
+    """Create batches as Regard does: sort by length, fill to the budget, shuffle; drop the last."""
     order = Order(np.array([[len(source), len(target)] for source, target in pairs]), budget, seed=seed)
     return [collate([pairs[i] for i in indices]) for indices in order.epoch(0)][:-1]
 
 
 def join_at_random(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
-    """Batches as JoeyNMT 2.3 makes them: in random order, until rows × longest, with an end, reaches the budget."""
+    """Create batches as JoeyNMT 2.3 does: in random order, until rows × longest, including END, reaches the budget."""
     batches, rows, longest = [], [], 0
     for i in np.random.default_rng(seed).permutation(len(pairs)):
         rows.append(pairs[i])

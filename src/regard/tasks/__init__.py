@@ -1,9 +1,9 @@
 """Tasks, one file each: their data, objective and metrics; the whole configuration; and starting a run.
 
-The table: `TASKS`; each task's file: `translate`, `language_model`, `caption`, `classify`. Configuration: `Settings`
-and how it is completed and read. Before the first step: data checked, a dry run, `start`. A run's task: `RunTask`, the
-`TrainedRun` that it sees, engines, results; an example that is forced, its sides and tree. Afterwards: `evaluation`,
-`baseline`, the summary of a folder.
+The table: `TASKS`; each task's file: `translate`, `language_model`, `caption`, `classify`. Configuration: `Settings`,
+and reading and completing it. Before the first step: checks of the data, a dry run, `start`. A run's task: `RunTask`,
+the `TrainedRun` that it receives, engines, results; teacher-forced examples, their sides and trees. Afterwards:
+`evaluation`, `baseline`, the summary of a folder.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
-"""Trivial baselines beside the score of a run, on the same validation examples: was anything learned?
+"""Trivial baselines to compare with a run's score on the same validation examples: did the model learn anything?
 
-Of pairs they are a copy of the source, and the target of the training source that is most like it (cosine of
-tf-idf over the run's own pieces); of documents and pictures the most frequent label, and of documents a logistic
-regression over tf-idf. They are computed from the encoded data in a few seconds, from a sample of those for training
-where these are many, and the model is not asked anything.
+For pairs, the baselines are a copy of the source, and the target of the most similar training source (cosine of tf-idf
+over the run's own pieces). For documents and pictures, the baseline is the most frequent label; documents also have a
+logistic regression over tf-idf. All are computed in a few seconds from the encoded data, from a sample of a large
+training set, without the model.
 """
 
 # n rows · v pieces · k labels · e entries that are not 0
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from regard.tasks.task import RunTask
 
 FILE = "baseline.json"
-NEIGHBOURS = 50_000  # training pairs that are searched
-WORK = 20_000_000  # of them times validation pairs
-COMMON = 0.2  # share of rows from which a piece says nothing about which are alike
-DOCUMENTS = 20_000  # that a regression is trained on
-ENTRIES = 600_000  # of these documents: different pieces in each
-LABELLED = 20_000_000  # of them times labels
-TESTED = 1_000_000  # pieces of documents that it labels
+NEIGHBOURS = 50_000  # training pairs to search
+WORK = 20_000_000  # training pairs times validation pairs
+COMMON = 0.2  # a piece in more than this share of rows does not count for similarity, unless a text has no others
+DOCUMENTS = 20_000  # documents that train the regression
+ENTRIES = 600_000  # entries of their tf-idf matrix
+LABELLED = 20_000_000  # entries times labels
+TESTED = 1_000_000  # pieces of the documents that the regression labels
 STEPS = 40  # of the regression
-PENALTY = 1.0  # on its weights, of all documents together
+PENALTY = 1.0  # L2 penalty on the regression's weights, for all documents together
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The scores of trivial answers, by what they are, with the metric and the number of examples."""
+    """The scores of trivial answers by name, with the metric and the number of examples."""
 
     metric: str
     examples: int
     scores: dict[str, float]
 
     def as_text(self, what: str, score: float | None) -> str:
-        """Write the scores in one line, beside that of the run."""
+        """Format the scores in one line, next to the model's score; `what` names the examples."""
         name = metrics.metric_name(self.metric)
         each = ", ".join(f"{title} {metrics.format_value(self.metric, value)}" for title, value in self.scores.items())
         text = f"baselines on the same {self.examples:,} {what}, {name}: {each}"
@@ -58,7 +58,7 @@ class Baselines:
 
 
 def measure_baselines(task: "RunTask") -> Baselines | None:
-    """Measure the baselines of a trained task; None where there are none, such as for a language model."""
+    """Measure the baselines of a trained task; return None if it has none, such as a language model."""
     prepared = task.prepared
     if not len(prepared.valid) or not len(prepared.train):
         return None
@@ -70,7 +70,7 @@ def measure_baselines(task: "RunTask") -> Baselines | None:
 
 
 def measure_pair_baselines(task: "RunTask") -> Baselines | None:
-    """Measure copies of the sources, and the targets of the nearest sources of training."""
+    """Measure copies of the sources, and the targets of the nearest training sources."""
     from regard.evaluation import measure
     from regard.tasks.translate import translation_metric
 
@@ -97,7 +97,7 @@ def measure_pair_baselines(task: "RunTask") -> Baselines | None:
 
 
 def measure_label_baselines(task: "RunTask") -> Baselines:
-    """Measure the most frequent label and, of documents, a logistic regression."""
+    """Measure the most frequent label and, for documents, a logistic regression."""
     from regard.evaluation import measure_labels
 
     prepared, labels = task.prepared, task.prepared.labels
@@ -119,13 +119,13 @@ def measure_label_baselines(task: "RunTask") -> Baselines:
 
 
 def labels_of(encoded: "Encoded") -> Int64[np.ndarray, " n"]:
-    """Return the label of each row, which is all that its target holds."""
+    """Return the label of each row: the only token of its target."""
     return np.asarray(encoded.tokens[encoded.offsets[1:] - 1], np.int64)
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Rows of texts as weights of the pieces in them: entries by row, none of them 0."""
+    """A sparse matrix of texts and weights of their pieces: its non-zero entries, sorted by row."""
 
     rows: Int64[np.ndarray, " e"]
     pieces: Int64[np.ndarray, " e"]
@@ -135,9 +135,9 @@ class Entries:
 def weigh_pieces(
     sources: Sequence[Int[np.ndarray, " _"]], others: Sequence[Int[np.ndarray, " _"]], least: float = 0.0
 ) -> tuple[Entries, Entries, int]:
-    """Weigh the pieces of sources and of other texts by how rare they are, each row to length 1; and count all pieces.
+    """Weigh the pieces of sources and of other texts by tf-idf, with rows of length 1; also return the vocabulary size.
 
-    How rare a piece is the sources say for both: log n / (1 + rows with it), at least 0, and `least` more.
+    Both use the idf of the n sources: log(n / (1 + rows with the piece)), at least 0, plus `least`; tf: 1 + log(count).
     """
     vocabulary = 1 + max(int(each.max()) for each in (*sources, *others) if len(each))
     weighed, rarity = list[Entries](), np.zeros(0)
@@ -157,7 +157,7 @@ def weigh_pieces(
 def find_nearest(
     queries: Sequence[Int[np.ndarray, " _"]], train: "Encoded", places: Int64[np.ndarray, " n"]
 ) -> list[int]:
-    """Find for each query the training row, among those at `places`, whose source is most like it."""
+    """Find for each query the training row, among those at `places`, with the most similar source."""
     sources = [train.pair(int(i))[0] for i in places]
     known, asked, vocabulary = weigh_pieces(sources, queries)
     order = np.argsort(known.pieces, kind="stable")
@@ -172,7 +172,7 @@ def find_nearest(
         rare = [i for i, piece in enumerate(pieces) if ends[piece] - starts[piece] <= COMMON * len(sources)]
         for i in rare or range(len(pieces)):
             part = slice(starts[pieces[i]], ends[pieces[i]])
-            scores[rows[part]] += weights[part] * asked.weights[first + i]  # a row has a piece once
+            scores[rows[part]] += weights[part] * asked.weights[first + i]  # each row occurs once per piece
         nearest.append(int(places[int(scores.argmax())]))
     return nearest
 
@@ -193,7 +193,7 @@ def regress(
     known, asked, vocabulary = weigh_pieces(sources, tests, 1)
 
     def bag(entries: Entries, count: int) -> dict[str, Any]:
-        """Return the arguments by which `embedding_bag` sums the weights of each row."""
+        """Return the arguments with which `embedding_bag` computes each row's weighted sum."""
         return {
             "input": torch.from_numpy(entries.pieces),
             "offsets": torch.from_numpy(np.searchsorted(entries.rows, np.arange(count))),
@@ -222,8 +222,8 @@ def regress(
 
 
 def save_baselines(folder: Path, baselines: Baselines | None) -> None:
-    """Write the baselines into a run folder; those of an earlier training are removed where there are none."""
-    with contextlib.suppress(OSError):  # a full disk does not make a run a failure
+    """Write the baselines into a run folder; with None, remove those of an earlier training."""
+    with contextlib.suppress(OSError):  # a full disk must not make a finished run fail
         if baselines is None:
             (folder / FILE).unlink(missing_ok=True)
             return
@@ -231,7 +231,7 @@ def save_baselines(folder: Path, baselines: Baselines | None) -> None:
 
 
 def read_baselines(folder: Path) -> Baselines | None:
-    """Read the baselines of a run folder; None where it has none that can be read."""
+    """Read the baselines of a run folder; return None if the file is missing or damaged."""
     try:
         table = reading.parse_json(reading.read_bytes(folder / FILE))
         scores = {str(name): float(value) for name, value in table["scores"].items()}

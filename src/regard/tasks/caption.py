@@ -1,17 +1,17 @@
 r"""Captions: the objectives of soft and hard attention, and the task.
 
-Xu et al. 2015 (arXiv:1502.03044), section 4. $y$ is a caption, $a$ the places of its picture, $\alpha_t$ the weights of
-word t.
+Xu et al. 2015 (arXiv:1502.03044), section 4. $y$ is a caption, $a$ the locations of its picture, $\alpha_t$ the
+attention weights at word t.
 
-Soft (4.2.1): $-\log p(y | a) + \lambda \sum_i (1 - \sum_t \alpha_{ti})^2$, a caption: over all its words every place
-should be looked at about once.
+Soft attention (4.2.1) minimises $-\log p(y | a) + \lambda \sum_i (1 - \sum_t \alpha_{ti})^2$ for each caption: summed
+over its words, the attention to every location should be about one.
 
-Hard (4.1): a bound on the likelihood, $\sum_s p(s | a) \log p(y | s, a) \le \log p(y | a)$, is climbed by drawing the
-places $\tilde s$ of a caption:
+Hard attention (4.1) maximises a lower bound, $\sum_s p(s | a) \log p(y | s, a) \le \log p(y | a)$, with sampled
+locations $\tilde s$ and the gradient
 $\nabla \log p(y | \tilde s, a) + \lambda_r (\log p(y | \tilde s, a) - b) \nabla \log p(\tilde s | a)
-+ \lambda_e \nabla H[\tilde s]$. The baseline b is a moving average of $\log p(y | \tilde s, a)$, 0.9 of the old and 0.1
-of a batch's mean; it is what it was before the batch, so that the estimate is not biased, and begins with the first
-batch's. A share of the captions takes the expected context in place of a drawn one; at first all do.
++ \lambda_e \nabla H[\tilde s]$. The baseline b is a moving average of $\log p(y | \tilde s, a)$: 0.9 of the old value
+and 0.1 of a batch's mean, initialised with the first batch's mean. A batch uses the baseline from before it, so that
+the estimate is unbiased. A share of the captions uses the expected context instead of a sampled one; at first all do.
 """
 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
@@ -48,18 +48,18 @@ from regard.tasks.task import (
 from regard.training import Loss, Sample, nearest, next_token
 
 OLD, NEW = 0.9, 0.1  # of the baseline
-CIDER = 50  # pictures: it weighs words by how few of them they speak of
+CIDER = 50  # pictures from which CIDEr is usable: it weighs words by how few pictures' references contain them
 
 
 class Captioning(nn.Module):
-    """The objective of captioning: each picture is encoded once, and decoded for all its captions."""
+    """The objective of captioning: encode each picture once, and decode it for all its captions."""
 
     def __init__(self, model: Model, smoothing: float = 0.0):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: data.PictureBatch) -> Loss:
-        """Sum the loss over all words of all captions, and in training add attention's terms for each caption."""
+        """Sum the loss over all words of all captions; in training add the attention's terms for each caption."""
         memory = self.model.encode(Pictures(batch.pixels)).rows(batch.picture)
         target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
         hidden, extra = self.model.decode(memory, target)
@@ -93,7 +93,7 @@ class Captioning(nn.Module):
         each[real] = -F.cross_entropy(logits.detach(), expected, reduction="none")
         reward = each.sum(1)  # log p(y | s̃, a) of each caption
         baseline = update_baseline(rule.baseline, reward, extra["sampled"])
-        log_prob = extra["log_prob"].masked_fill(~real, 0.0).sum(1)  # log p(s̃ | a); nothing where none was drawn
+        log_prob = extra["log_prob"].masked_fill(~real, 0.0).sum(1)  # log p(s̃ | a); 0 if no location was sampled
         entropy = extra["entropy"].masked_fill(~real, 0.0).sum()
         climbed = rule.weight * ((reward - baseline) * log_prob).sum() + rule.entropy * entropy
         parts |= {"nll": -reward.sum(), "entropy": entropy.detach()}
@@ -104,7 +104,7 @@ class Captioning(nn.Module):
 def update_baseline(
     baseline: Float[Tensor, ""], reward: Float[Tensor, " r"], sampled: Bool[Tensor, " r"]
 ) -> Float[Tensor, ""]:
-    """Return the baseline before this batch, and then add the batch to it; 0, no log-probability, means none yet."""
+    """Return the baseline from before this batch, and update it; 0, not a possible log-probability, means none yet."""
     mean = reward.masked_fill(~sampled, 0.0).sum() / sampled.sum().clamp(min=1)
     before = torch.where(baseline == 0, mean, baseline)
     baseline.copy_(torch.where(sampled.any(), OLD * before + NEW * mean, baseline))
@@ -128,7 +128,7 @@ class Caption(NextToken):
         return data.prepare_images(settings.data, settings.tokenizer, settings.task, **how)
 
     def make_objective(self) -> Captioning:
-        """Make the objective, with soft or hard attention."""
+        """Create the objective, for soft or hard attention."""
         return Captioning(self.model, self.settings.training.smoothing)
 
     def suitable_metric(self) -> str:
@@ -136,17 +136,17 @@ class Caption(NextToken):
         return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
     def make_order(self, budget: int) -> data.Order:
-        """Order pictures whatever their captions: grouped by length, a batch's norms would reveal how long they are."""
+        """Order pictures independently of caption length, which batch norms would otherwise reveal to the model."""
         alike = np.ones((len(self.prepared.train), 2), np.int32)
         rows = self.settings.training.batch_rows or PICTURES
         return data.Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
 
     def batch(self, plan: Any, position: data.Position) -> data.PictureBatch:
-        """Load the pictures' pixels, cropped and mirrored anew every epoch, and all their captions."""
+        """Load the pictures' pixels, with other random crops and mirrorings in every epoch, and all their captions."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
     def load(self, encoded: data.Encoded, plan: Any, *, train: bool, epoch: int = 0) -> data.PictureBatch:
-        """Load a batch of some of the pictures."""
+        """Load a batch of the pictures of `plan`."""
         settings = self.settings
         return data.batching.load_pictures(
             self.prepared, encoded, plan, train=train, data=settings.data, seed=settings.training.seed, epoch=epoch
@@ -164,7 +164,7 @@ class Caption(NextToken):
         return (self.load(valid, plan, train=False) for plan in plans)
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Write captions and compare each with all references of its picture; the nearest is shown beside it."""
+        """Write captions and compare each with all references of its picture; a sample shows the nearest reference."""
         caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
         references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
@@ -177,11 +177,11 @@ class Caption(NextToken):
         return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
     def samples(self) -> list[Sample]:
-        """Return three captions of the last validation, of the same three pictures every time."""
+        """Return three captions of the last validation, always of the same three pictures."""
         return [self.validation_samples[i] for i in pick_three(range(len(self.validation_samples)))]
 
     def facts(self) -> list[tuple[str, str]]:
-        """Model, data and vocabulary."""
+        """List the model, the data, the captions and the batch size."""
         counts, side = self.prepared.counts, self.settings.data.image_size
         held_out = f"{len(self.prepared.valid):,} for validation"
         return [
@@ -192,7 +192,7 @@ class Caption(NextToken):
         ]
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer, the data and how pictures are cut."""
+        """Return the common values of text tasks, and the options that resize, crop and mirror pictures."""
         cut = {name: getattr(self.settings.data, name) for name in ("image_size", "crop", "flip")}
         return {**super().fingerprint(), **cut}
 
@@ -229,10 +229,10 @@ class Caption(NextToken):
         names: str | Path | None = None,
         **options: Any,
     ) -> EvaluationReport:
-        """Caption the pictures of a test set and compare with all their captions.
+        """Caption the pictures of a test set, and compare the outputs with all their captions.
 
-        Which ones: those that the file `names` lists; else the test split of Karpathy's JSON; else all that have
-        captions. `options` are those of the search, such as beam=5.
+        The test set is the pictures that the file `names` lists; otherwise the test split of Karpathy's JSON; otherwise
+        all pictures with captions. `options` are those of the search, such as beam=5.
         """
         parse(Options, options)
         notes: list[str] = []
@@ -250,7 +250,7 @@ class Caption(NextToken):
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
         measured += [way(texts, references) for way in (measure_cider, measure_rouge, text_scores.measure_exact)]
         first = {"bleu": 3, "cider": 4, "rouge": 5, "exact": 6}.get(run.settings.training.metric or "")
-        if first is not None:  # the one by which the best checkpoint was chosen
+        if first is not None:  # list first the metric that selected the best checkpoint
             measured.insert(0, measured.pop(first))
         scores = [each.score() for each in measured]
         heading = f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures"
@@ -262,20 +262,20 @@ class Caption(NextToken):
 
 
 def caption_metric(references: Sequence[Sequence[str]]) -> str:
-    """Choose CIDEr for enough captions of several words; exact match for one or two words; else chrF."""
+    """Choose the metric: exact match for captions of few words, CIDEr for enough pictures, otherwise chrF."""
     shape = data.TextProfile.of([text for texts in references for text in texts])
     return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
 
 
 def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
-    """Yield the captions of each picture, best first, as they are asked for."""
+    """Yield the captions of each picture, best first, lazily."""
     pixels = data.picture_corpus.read_pictures(run.settings.data, pictures)
     results = batches.search_pictures(run.model, pixels, parse(Options, options), device=run.device)
     return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
 def choose_pictures(captions: data.caption_files.Captions, names: str | Path | None) -> list[str]:
-    """Choose the pictures of a test set that have captions."""
+    """Return the names of the test set's pictures that have captions."""
     if names is not None:
         listed = data.caption_files.read_list(names)
         pictures = [picture for picture in captions.captions if picture in listed]

@@ -1,4 +1,4 @@
-"""Classification: documents or pictures to one of a few labels."""
+"""Classification: assigning one of a few labels to a document or a picture."""
 
 # b documents or pictures · k labels · h w height and width
 from collections import Counter
@@ -37,14 +37,14 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import PICTURES, Classified, RunTask, TrainedRun, halve, pick_three
 from regard.training import Loss, Sample
 
-SHOWN = 240  # characters of a document that is shown
-WIDEST = 12  # labels of a table across
-MAJORITY = 0.8  # share of the most frequent label, from which calling everything by it looks good
+SHOWN = 240  # characters of a displayed document
+WIDEST = 12  # labels in the columns of a confusion matrix, at most
+MAJORITY = 0.8  # share of the most frequent label from which always predicting it has a misleadingly high accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class LabelBatch(batching.TensorBatch):
-    """A batch of documents or pictures, with the number of each label."""
+    """A batch of documents or pictures, with the index of each one's label."""
 
     one = "one"
     source: Source
@@ -54,7 +54,7 @@ class LabelBatch(batching.TensorBatch):
         return len(self.labels)
 
     def part(self, first: int, last: int) -> "LabelBatch":
-        """Return some rows of the batch; this reads lengths back from the device."""
+        """Return some rows of the batch; this copies lengths from the device to the host."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
     def map_tensors(self, move: Callable[[Tensor], Tensor]) -> Self:
@@ -71,7 +71,7 @@ class LabelBatch(batching.TensorBatch):
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
-    """Return some of the documents or pictures, no wider than need be."""
+    """Return some of the documents or pictures, without unnecessary padding."""
     if isinstance(source, Pictures):
         return Pictures(source.pixels[first:last])
     if isinstance(source, Documents):
@@ -84,7 +84,7 @@ def part_of(source: Source, first: int, last: int) -> Source:
 
 
 class Classification(nn.Module):
-    """The objective of classification: label-smoothed cross-entropy, with a weight for each label where set."""
+    """The objective of classification: label-smoothed cross-entropy, optionally with a weight for each label."""
 
     weights: Tensor | None
 
@@ -94,7 +94,7 @@ class Classification(nn.Module):
         self.register_buffer("weights", None if weights is None else torch.tensor(weights), persistent=False)
 
     def forward(self, batch: LabelBatch) -> Loss:
-        """Sum the loss over the batch; `nll` is the same without smoothing and weights."""
+        """Sum the loss over the batch; `nll` is the sum without smoothing and weights."""
         scores = self.scores(batch)
         nll = F.cross_entropy(scores.detach(), batch.labels, reduction="sum")
         if not self.training:
@@ -105,7 +105,7 @@ class Classification(nn.Module):
         return Loss(each.sum(), {"nll": nll})
 
     def scores(self, batch: LabelBatch) -> Float[Tensor, "b k"]:
-        """The scores of every label."""
+        """Compute the logits of every label."""
         scores = self.model.classify(self.model.encode(batch.source))
         return scores if scores.dtype == torch.float64 else scores.float()
 
@@ -124,7 +124,7 @@ class Classify(RunTask):
         self.predictions: list[str] = []  # of the last validation
 
     def make_objective(self) -> Classification:
-        """Make the objective, with a weight for each label where they are to count alike."""
+        """Create the objective; with class_weights = "balanced" give rare labels larger weights."""
         training, prepared = self.settings.training, self.prepared
         weights = None
         if training.class_weights == "balanced":  # n / (k n_label), whose mean over the examples is 1
@@ -144,20 +144,20 @@ class Classify(RunTask):
 
     @classmethod
     def prepare(cls, settings: Settings, *, labels: Sequence[str] = (), **how: Any) -> Prepared:
-        """Prepare documents or pictures, and the label of each."""
+        """Prepare documents or pictures, and their labels."""
         data, label_names = settings.data, tuple(labels) or None
         if data.reads == "pictures":
             return prepare_images(data, settings.tokenizer, settings.task, labels=label_names, labelled=True, **how)
         if data.reads == "documents":
             return document_texts.prepare_documents(data, settings.tokenizer, labels=label_names, **how)
-        return super().prepare(settings, **how)  # of no data: it says so
+        return super().prepare(settings, **how)  # no data are named: this raises the error
 
     def batch(self, plan: Any, position: Position) -> LabelBatch:
-        """Load the documents' tokens, or the pictures' pixels, cropped anew every epoch where the settings say so."""
+        """Load the documents' tokens, or the pictures' pixels; BPE dropout and crops differ in every epoch."""
         return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
 
     def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> LabelBatch:
-        """Load a batch of some of the encoded examples."""
+        """Load a batch of the examples of `plan`."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
             pictures = batching.load_pictures(
@@ -195,7 +195,7 @@ class Classify(RunTask):
         return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
     def samples(self) -> list[Sample]:
-        """Return three documents or pictures of the last validation, always the same three, of different lengths."""
+        """Return three examples of the last validation, always the same three, of different lengths."""
         rows = list(zip(self.prepared.valid_pairs, self.predictions, strict=False))
         by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0][0]), i))
         chosen = [(*rows[i][0], rows[i][1]) for i in pick_three(by_length)]
@@ -203,7 +203,7 @@ class Classify(RunTask):
         return [Sample(text, *each[1:], label=True) for text, each in zip(cut, chosen, strict=True)]
 
     def facts(self) -> list[tuple[str, str]]:
-        """Model, data and labels."""
+        """List the model, the data, the labels, the vocabulary and the batch size."""
         counts, labels, tokenizers = self.prepared.counts, self.prepared.labels, self.prepared.tokenizers
         pictured = self.prepared.pictures is not None
         what = "pictures" if pictured else "documents"
@@ -221,7 +221,7 @@ class Classify(RunTask):
         return [*facts, ("batch", f"up to {size}")]
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the labels, the tokenizer, the data and how it is read."""
+        """Return the common values, the labels and their weights, and the options that resize and crop pictures."""
         common, data = super().fingerprint(), self.settings.data
         return {
             "task": common["task"],
@@ -269,7 +269,7 @@ class Classify(RunTask):
         images: str | Path | None = None,
         labels: str | Path | None = None,
     ) -> EvaluationReport:
-        """Classify the documents of a file, or the pictures of a folder whose labels stand in a file or are folders."""
+        """Classify the documents of a file, or the pictures of a folder, with labels from a file or from subfolders."""
         if documents is not None:
             return evaluate_documents(run, documents if isinstance(documents, str) else str(documents))
         if images is None:
@@ -278,7 +278,7 @@ class Classify(RunTask):
 
 
 def label_metric(labels: Sequence[int]) -> str:
-    """Choose accuracy; macro-F1 where one label dominates; the loss where all have the same label."""
+    """Choose the metric: accuracy, macro-F1 if one label dominates, or the loss if all labels are equal."""
     counts = Counter(labels)
     if len(counts) < 2:
         return "loss"
@@ -303,14 +303,14 @@ def classify(
 
 
 def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
-    """Return the likeliest label, and the probability of each."""
+    """Return the most probable label, and the probability of each label."""
     each = dict(zip(labels, log_probs.exp().tolist(), strict=True))
     label = max(each, key=lambda name: each[name])
     return Classified(label, each[label], each)
 
 
 def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | None = None) -> EvaluationReport:
-    """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
+    """Classify the pictures of a test set; the true labels come from a file, or from the pictures' folders."""
     notes: list[str] = []
     right = (
         caption_files.read_labels(labels, notes.append)
@@ -326,9 +326,9 @@ def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | 
 
 
 def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
-    """Classify the documents of a file in the form that the run was trained on."""
+    """Classify the documents of a file of the same format as the training data."""
     notes: list[str] = []
-    data = replace(run.settings.data, encoding=None)  # that of the files of training
+    data = replace(run.settings.data, encoding=None)  # the configured encoding is that of the training files
     stream = pairs(data.labelled(path), labelled=True, say=notes.append)
     rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
     unlabelled = [place for place, (text, label) in rows.items() if text and not label]
@@ -346,7 +346,7 @@ def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
 
 
 def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the items whose label the run knows, and notes about the others."""
+    """Return the items whose label occurred in training, and notes about the others."""
     strange = {label for label in right.values() if label not in run.labels}
     known = {place: label for place, label in right.items() if label not in strange}
     if not strange:
@@ -360,7 +360,7 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
 def compare_labels(
     run: TrainedRun, what: str, known: dict[str, str], predictions: dict[str, Classified | None], notes: list[str]
 ) -> EvaluationReport:
-    """Compare predicted labels with the true ones."""
+    """Compare predicted labels with the true ones, and report scores and a confusion matrix."""
     labels = {place: each.label for place, each in predictions.items() if each is not None}
     report = measure_labels(list(labels.values()), [known[place] for place in labels], run.labels)
     facts = report.table()
@@ -370,7 +370,7 @@ def compare_labels(
     ]
     shares = [f"accuracy {report.accuracy:.2%}", f"macro-F1 {report.macro_f1:.2%}"]
     if run.settings.training.metric == "f1":
-        shares.reverse()  # first that by which the best checkpoint was chosen
+        shares.reverse()  # list first the metric that selected the best checkpoint
     tables = [Table(", ".join(shares), ("label", what, "precision", "recall", "F1"), each, blank_line=True)]
     if len(each) <= WIDEST:
         counts = zip(run.labels, facts["confusion"], strict=True)

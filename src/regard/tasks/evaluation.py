@@ -1,4 +1,4 @@
-"""Measuring a run on a test set: the report of every task, and the test sets of tasks that read and write text."""
+"""Measuring a run on a test set: the report of every task, and test sets of text and of alignments."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from regard.tasks.task import TrainedRun
 
 T = TypeVar("T")
-Watch = Callable[[Iterable[T], int, str], Iterable[T]]  # things, how many there are, and what is done with them
-CHUNK = 256  # sentences that are translated or scored together
+Watch = Callable[[Iterable[T], int, str], Iterable[T]]  # takes items, their number, and a description of the work
+CHUNK = 256  # sentences translated or scored together
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    blank_line: bool = False  # an empty line stands between title and table
+    blank_line: bool = False  # whether an empty line separates title and table
 
     @classmethod
     def of_scores(cls, scores: Iterable[evaluation.Score]) -> "Table":
-        """Build a report of scores with their signatures."""
+        """Build a table of scores with their signatures."""
         return cls("", ("metric", "score", "signature"), [(each.name, str(each), each.signature) for each in scores])
 
 
@@ -39,18 +39,18 @@ class EvaluationReport:
     heading: str
     tables: Sequence[Table]
     json: Mapping[str, Any]
-    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run wrote, or its label, by item
-    notes: Sequence[str] = ()  # what was left out, and why
+    outputs: Mapping[str, str] = field(default_factory=dict)  # the run's output, or its label, by item
+    notes: Sequence[str] = ()  # about skipped items
     lengths: evaluation.Lengths | None = None  # BLEU by source length
 
 
 def describe_search(search: Mapping[str, Any] | None) -> str:
-    """Describe the search in words that follow a system's name."""
+    """Describe the search's options as a suffix of a system's name."""
     return f", beam {search['beam']}, length penalty {search['length_penalty']:g}" if search else ""
 
 
 def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> list[str]:
-    """Return the keys of the named metrics, or of all possible ones."""
+    """Return the keys of the named metrics, or of all that the available data and run allow."""
     if metrics is not None:
         return evaluation.choose_metrics(metrics, evaluation.metric_names())
     can = {
@@ -63,7 +63,7 @@ def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: b
 def drop_unfit_metrics(
     keys: list[str], references: Sequence[evaluation.Reference], tokenize: str = "auto", say: Say = ignore
 ) -> list[str]:
-    """Leave out, where nobody asked for them, TER that would take minutes and BLEU that would be 0 for anything."""
+    """Remove TER if it would take minutes, and BLEU if the references are so short that it would be 0 anyway."""
     if "ter" in keys and evaluation.text_scores.ter_takes_minutes(references):
         say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
         keys = [key for key in keys if key != "ter"]
@@ -77,27 +77,27 @@ def drop_unfit_metrics(
 
 
 def lead_with(metric: str | None, keys: list[str]) -> list[str]:
-    """Put the metric by which the best checkpoint was chosen before all others, where it is among them."""
+    """Move the metric that selected the best checkpoint to the front, if it is among the keys."""
     first = "perplexity" if metric == "loss" else metric
     return sorted(keys, key=lambda key: key != first)
 
 
 def watch_nothing(things: Iterable[T], count: int, what: str) -> Iterable[T]:
-    """Return the items unchanged: no progress is shown."""
+    """Return the items unchanged, without showing progress."""
     return things
 
 
 @dataclass(frozen=True)
 class TextTest:
-    """A test set of texts, and how outputs are compared with its references."""
+    """A test set of texts, and the options for comparing outputs with its references."""
 
     items: evaluation.Items
     keys: list[str]  # of the metrics
     outputs: list[str] | None = None  # of a system whose outputs are known
     lowercase: bool = False
     tokenize: str = "auto"
-    ordered: bool = False  # the metrics' order is somebody's choice
-    notes: Sequence[str] = ()  # what is left out, and why: printed after the scores
+    ordered: bool = False  # whether the user chose the order of the metrics
+    notes: Sequence[str] = ()  # about skipped metrics
 
     @classmethod
     def read(
@@ -114,7 +114,7 @@ class TextTest:
         lengths: bool = False,
         say: Say = ignore,
     ) -> "TextTest":
-        """Read a test set from text files. `run`: there is a model to use; `lengths`: also BLEU by source length."""
+        """Read a test set from text files; `run` says whether a model is available, `lengths` adds BLEU by length."""
         keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
         evaluation.text_scores.check_tokenizer(tokenize)
         items = evaluation.read_items(source, reference, alternatives=alternatives, say=say)
@@ -126,7 +126,7 @@ class TextTest:
 
     @property
     def needs_run(self) -> bool:
-        """Return whether a model is needed."""
+        """Return whether the measurement needs a model."""
         return self.outputs is None or "perplexity" in self.keys
 
     def measure(
@@ -140,7 +140,7 @@ class TextTest:
         watch: Watch[Any] = watch_nothing,
         **search: Any,
     ) -> EvaluationReport:
-        """Translate with the run where the outputs are not known, and compare; `keep` is given lines of outputs."""
+        """Compare outputs with references, translating with the run if needed; `keep` receives the lines of outputs."""
         items, outputs = self.items, self.outputs
         if run is not None and items.sources is None and run.settings.row.has_source:
             raise ArgumentError(f"source: missing, expected the text that {run.folder} is to translate")
@@ -179,13 +179,13 @@ def translate_sources(
     watch: Watch[Any] = watch_nothing,
     **search: Any,
 ) -> list[str]:
-    """Translate each source; one that is too long for the run is cut, as by `regard translate`."""
-    from regard.decoding import file_translation  # torch: not for those who compare texts alone
+    """Translate each source; truncate one that is too long for the run, as `regard translate` does."""
+    from regard.decoding import file_translation  # imported here: comparing texts alone does not need torch
 
     fit = file_translation.LineFitter(run.tokenizers.source, run.settings.data.longest, run.model.limit)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
-    chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
+    chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU the default chunk is much larger
     stream = run.stream(texts, split=False, chunk=chunk, batch_tokens=batch_tokens, **search)
     outputs = [best[0].text for best in watch(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
@@ -196,7 +196,7 @@ def translate_sources(
 def score_references(
     run: "TrainedRun", pairs: Sequence[tuple[str, str]], say: Say = ignore, watch: Watch[Any] = watch_nothing
 ) -> Iterator[list[float]]:
-    """Compute the log-probabilities of each reference's tokens, except for pairs that are too long for the model."""
+    """Yield the log-probabilities of each reference's tokens; skip pairs that are too long for the model."""
     has_source, most, too_long = run.settings.row.has_source, run.model.limit, 0
     starts = range(0, len(pairs), CHUNK)
     for start in watch(starts, len(starts), f"scoring references with {run.folder}"):
@@ -231,7 +231,7 @@ class AlignmentTest:
         first: int = 0,
         say: Say = ignore,
     ) -> "AlignmentTest":
-        """Read files of gold links, whose words count from `first`, and either texts or the links of `hypothesis`."""
+        """Read gold links, whose words are numbered from `first`, and either texts or the links of `hypothesis`."""
         right = evaluation.read_links(gold, first=first, say=say)
         if hypothesis is not None:
             links = [sorted(each.possible) for each in evaluation.read_links(hypothesis, say=say)]
@@ -249,7 +249,7 @@ class AlignmentTest:
         return cls(right, pairs)
 
     def measure(self, run: "TrainedRun | None" = None, watch: Watch[Any] = watch_nothing) -> EvaluationReport:
-        """Align with the run where the links are not known, and compare with the gold ones."""
+        """Compare links with the gold ones; align with the run if the links are not known."""
         links, system = self.links, self.system
         if links is None:
             if run is None:

@@ -1,6 +1,6 @@
-"""Teacher forcing: an input with a known output, which a search found or the user gave, for one pass.
+"""Teacher forcing: one forward pass over an input and a known output, found by a search or given by the user.
 
-A task makes a `ForcedExample` of an item: its tokens, its sides in pieces and in words, and the tree of the search.
+A task builds a `ForcedExample` from an item: its tokens, its sides in pieces and in words, and the tree of the search.
 """
 
 # n pieces of the output, START or END among them · r rows: the same again, side by side
@@ -23,24 +23,24 @@ from regard.decoding import Ensemble, Options, SearchResult, tokens_of
 from regard.errors import ArgumentError
 from regard.models import Documents, Memory, Model, Pictures, Source, Tokens
 
-MOST_PIECES = 1024  # pieces per side: weights of all heads are held, and they grow with the square
-Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
+MOST_PIECES = 1024  # pieces per side: the weights of all heads are kept, and their memory is quadratic
+Item = str | Path | np.ndarray | Tensor  # a text or, for a model that reads pictures, a file or pixels [3 y x]
 
 
 @dataclass(frozen=True)
 class Side:
-    """A sequence that looks or is looked at: pieces of a text, sentences of a document, places of a grid."""
+    """A sequence of queries or keys of an attention: pieces of a text, sentences of a document, cells of a grid."""
 
     pieces: tuple[str, ...]
-    words: tuple[int | None, ...]  # the word of each piece, from 0; None for START, END and the like
+    words: tuple[int | None, ...]  # the word of each piece, from 0; None for START, END and other special pieces
     texts: tuple[str, ...]  # the words
-    grid: tuple[int, int] | None = None  # height and width, where the pieces are places of a picture, row by row
+    grid: tuple[int, int] | None = None  # height and width if the pieces are cells of a picture, row by row
     sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
-    unknown: tuple[int, ...] = ()  # the words that the vocabulary has not, or not all letters of
+    unknown: tuple[int, ...] = ()  # words with an unknown piece
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The pieces, but a word that is one unknown piece as it was written, so that two of them are told apart."""
+        """Return the pieces, but the word itself for a word that is one unknown piece, to distinguish such words."""
         return tuple(
             piece
             if word is None or word not in self.unknown or self.words.count(word) > 1
@@ -51,15 +51,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hypothesis that a search considered: one of the step before, and a piece."""
+    """A hypothesis that a search considered: a hypothesis of the previous step, and one more piece."""
 
-    parent: int  # the row of the step before; 0 at the first
+    parent: int  # the row of the previous step's hypothesis; 0 at the first step
     piece: str
-    log_prob: float  # of the piece alone, given what stands before it
-    total: float  # of everything so far
+    log_prob: float  # of the piece, given the pieces before it
+    total: float  # log-probability of the whole hypothesis
     fate: Literal["kept", "finished", "dropped"]
-    row: int | None  # where it is kept: the parent of the next step's
-    best: bool = False  # on the way to the output that is shown
+    row: int | None  # its row if it is kept, to which the next step's `parent` refers
+    best: bool = False  # whether it is a prefix of the output
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class ForcedExample:
-    """Everything that a pass needs, and what is known of it without the model."""
+    """The inputs of a teacher-forced pass, with their pieces and words."""
 
     source: Source  # of one row
     sides: dict[str, Side]
     title: str
     output: str = ""
-    target: tuple[int, ...] | None = None  # the output's tokens, without START and END; None of a classifier
+    target: tuple[int, ...] | None = None  # the output's tokens, without START and END; None for a classifier
     label: int | None = None  # of a classifier
     labels: dict[str, float] = field(default_factory=dict)
     picture: UInt8[Tensor, "3 y x"] | None = None
@@ -86,7 +86,7 @@ class ForcedExample:
 
     @property
     def reads(self) -> Literal["source", "picture"] | None:
-        """The input that the output is written from; a language model writes from nothing."""
+        """Return the kind of input that the model reads; None for a language model."""
         return "picture" if isinstance(self.source, Pictures) else "source" if "source" in self.sides else None
 
     def memory(self, model: Model, rows: int = 1) -> Memory:
@@ -96,7 +96,7 @@ class ForcedExample:
             if self.target is None:
                 return model.encode(Pictures(source.pixels.expand(rows, -1, -1, -1)))
             places = torch.zeros(rows, dtype=torch.long, device=source.pixels.device)
-            return model.encode(source).rows(places)  # nothing attends within a captioner's grid
+            return model.encode(source).rows(places)  # encode once: a captioner's grid has no self-attention
         words = source.words if isinstance(source, Documents) else source
         tokens = Tokens.of(words.ids.repeat(rows, 1), words.lengths.repeat(rows))
         if isinstance(source, Documents):
@@ -104,7 +104,7 @@ class ForcedExample:
         return model.encode(tokens)
 
     def logits(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n v"]:
-        """Compute the scores of every word at every piece of the output, or of every label, in one pass."""
+        """Compute the logits of the vocabulary at every piece of the output, or of the labels, in one pass."""
         memory = self.memory(model, rows) if memory is None else memory
         if self.target is None:
             return to_float32(model.classify(memory))[:, None]
@@ -112,11 +112,11 @@ class ForcedExample:
         return to_float32(model.output(model.decode(memory, read)[0]))
 
     def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
-        """Compute the log-probability of every piece of the output, END's last, or of the label, in one pass."""
+        """Compute the log-probability of every piece of the output, with END last, or of the label, in one pass."""
         return self.pick(self.logits(model, rows, memory))
 
     def pick(self, logits: Float[Tensor, "r n v"]) -> Float[Tensor, "r n"]:
-        """Pick the output's log-probabilities from the scores of every word."""
+        """Return the log-probabilities of the output's pieces, or of the label, from the logits."""
         if self.target is None:
             assert self.label is not None
             return logits.log_softmax(-1)[..., self.label]
@@ -124,7 +124,7 @@ class ForcedExample:
         return -F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
 
     def log_prob(self, model: Model) -> float:
-        """Compute the log-probability of the whole output; an ensemble's from the mean probability of every piece."""
+        """Compute the log-probability of the whole output; an ensemble averages the probabilities of each piece."""
         if isinstance(model, Ensemble):
             each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
             return float((each.logsumexp(0) - np.log(len(each))).sum())
@@ -134,9 +134,9 @@ class ForcedExample:
 def text_side(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False, end: bool = False
 ) -> Side:
-    """Make the side of a text's pieces, with START before or END after them; words are those of `text`, if known.
+    """Build the side of a text's pieces, optionally with START before or END after them.
 
-    Of a text that was typed an unknown word can still be shown.
+    If `text`, the original, is known, the side shows its words even where their pieces are unknown.
     """
     words, texts = split_words(tokenizer, ids, text)
     whole = [START] * start + list(ids) + [END] * end
@@ -145,7 +145,7 @@ def text_side(
 
 
 def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ...]:
-    """Find the words that have an unknown piece."""
+    """Return the numbers of the words that have an unknown piece."""
     pairs = zip(ids, words, strict=True)
     return tuple(sorted({word for token, word in pairs if token == UNKNOWN and word is not None}))
 
@@ -153,7 +153,7 @@ def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ..
 def split_words(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return the word of each piece, and the words."""
+    """Return the word number of each piece, and the words."""
     words, texts = tuple(tokenizer.words(ids)), tokenizer.decode(ids).split()
     typed = [] if text is None else tokenizer.normalise(text).split()
     texts = typed if len(typed) == len(texts) else texts
@@ -164,9 +164,9 @@ def split_words(
 def document_sides(
     tokenizer: Tokenizer, row: Sequence[int], typed: Sequence[str] = (), *, ends: bool
 ) -> dict[str, Side]:
-    """Make the sides of an encoded document: its pieces, with or without END; its sentences; and the whole.
+    """Build the sides of an encoded document: its pieces, with or without END; its sentences; the document.
 
-    `typed` are its sentences as they were written, of which unknown words are shown.
+    `typed` are its original sentences, from which the sides show unknown words.
     """
     pieces, words, texts, belongs, unknown = list[str](), list[int | None](), list[str](), list[int](), list[int]()
     lengths = list[int]()  # of the sentences, in words
@@ -182,7 +182,7 @@ def document_sides(
         texts += sentence
         belongs += [number] * len(visible)
         lengths.append(len(sentence))
-    # Unknown words are shown as they were typed, if the others agree; the document may have been cut, and end before.
+    # Show unknown words as typed, if all other words agree. The encoded document may be a truncated one.
     given, strange = [word for text in typed for word in tokenizer.normalise(text).split()], set(unknown)
     known = [place for place in range(len(texts)) if place not in strange]
     if len(texts) <= len(given) and all(texts[place] == given[place] for place in known):
@@ -198,7 +198,7 @@ def document_sides(
 
 
 def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
-    """Return the side that is written, END at its end, and the one that is read, START at its beginning."""
+    """Return the side "written", with END after the output, and the side "read", with START before it."""
     return {
         "written": text_side(tokenizer, output, text, end=True),
         "read": text_side(tokenizer, output, text, start=True),
@@ -206,7 +206,7 @@ def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> d
 
 
 def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
-    """Build the tree of a search that recorded its steps, in pieces; those that lead to its output are marked."""
+    """Build the tree of a search from its recorded steps, and mark the path to its output; None without records."""
     if result.steps is None:
         return None
     way, totals, tree_steps = find_path(result.steps, result.outputs[0].tokens), {0: 0.0}, []
@@ -222,7 +222,7 @@ def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) ->
 
 
 def find_path(steps: Sequence[Sequence[SearchCandidate]], output: Sequence[int]) -> dict[int, int]:
-    """Find the index of the candidate that leads to the output, step by step; None where there is none."""
+    """Find, for each step, the index of the candidate on the path to the output; return {} if there is no path."""
     if len(output) >= len(steps):
         return {}
     rows = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
@@ -241,7 +241,7 @@ def find_path(steps: Sequence[Sequence[SearchCandidate]], output: Sequence[int])
 
 
 def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
-    """Encode a text, or refuse one that cannot be shown."""
+    """Encode a text; refuse one that is empty, or too long to show or for the model."""
     ids = tokenizer.encode(text)
     check_length(ids, name)
     if limit is not None and len(ids) >= limit:
@@ -250,7 +250,7 @@ def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = 
 
 
 def check_length(ids: list[int], name: str) -> None:
-    """Refuse an empty text, and one too long to show."""
+    """Refuse an empty text, and one that is too long to show."""
     if not ids:
         raise ArgumentError(f"{name}: nothing in it, expected words to look at")
     if len(ids) > MOST_PIECES:
@@ -258,7 +258,7 @@ def check_length(ids: list[int], name: str) -> None:
 
 
 def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:
-    """Read a picture as the model sees it."""
+    """Read a picture as the model reads it, or check given pixels."""
     read = picture_pixels.read_for(data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)
     if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
@@ -267,10 +267,10 @@ def read_pixels(data: DataSettings, item: Item) -> UInt8[Tensor, "3 y x"]:
 
 
 def name_item(item: Item) -> str:
-    """Name a picture by its file, where it has one."""
+    """Return a picture's file name, or "picture" if only its pixels are given."""
     return Path(item).name if isinstance(item, str | Path) else "picture"
 
 
 def to_float32(logits: Tensor) -> Tensor:
-    """Convert logits to float32 at least."""
+    """Convert logits to float32, unless they are float64."""
     return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,10 +1,9 @@
-"""What a configuration's sizes come to, before memory is taken for a model, and the token budget of a batch.
+"""Checks of a configuration's sizes before memory is allocated for a model, and the token budget of a batch.
 
-Sizes are compared with the weights of a run, and with the memory that training needs at least. Where there are weights,
-a model is built with no more parts than so many can be of: as soon as one is registered that is too many or too large,
-and before it gets its first numbers, the configuration is refused. One that asks for a thousand million layers is
-refused after the first few. Names and shapes are compared with the heading of the weights' file. The budget is as it is
-set, or found by trying.
+Sizes are compared with the weights of a run, and with the least memory that training needs. If a file of weights
+exists, building the model stops as soon as it registers more or larger parameters than the file can hold, before their
+values are initialised: a configuration with a thousand million layers is refused after the first few. Names and shapes
+are compared with the header of the weights' file. The budget is configured, or found by trying.
 """
 
 import math
@@ -31,34 +30,35 @@ from regard.tasks.settings import Settings
 from regard.tasks.task import PICTURES, build_model
 
 M = TypeVar("M", bound=nn.Module)
-LARGE = 2**20  # from here on an option must be borne out by the weights
-TIMES = 4  # as many weights, and numbers in them, as a file has may be registered: some stand in two places
-MODULES = 20  # per weight
-SOME = 500  # weights and modules that there may be beside
+LARGE = 2**20  # an option above this must not exceed the number of elements in the weights' file
+TIMES = 4  # a model may register this many times the file's parameters and elements: shared ones count repeatedly
+MODULES = 20  # modules per parameter
+SOME = 500  # further parameters and modules that a model may register
 
-FEWEST = 5  # pieces of a vocabulary, before it is known
-TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
-FROZEN = 4  # bytes of a weight beside which an adapter is trained: itself alone
+FEWEST = 5  # pieces of a vocabulary that is not known yet
+TRAINED = 16  # bytes per weight in training: itself, its gradient, and Adam's two averages, in float32
+FROZEN = 4  # bytes per frozen weight of a model with adapters
 PLACES = {"cuda": "this GPU", "mps": "this machine", "cpu": "this machine"}
 DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "maxout", "depth", "heads", "reach",
         "slots", "width", "channels", "stages", "blocks")  # fmt: skip
 CPU_TOKENS = 4096
 DOCUMENT_TOKENS = 8192
-PICTURE_TOKENS = 65_536  # of which there are so many rows (training.batch_rows)
+PICTURE_TOKENS = 65_536  # not a limit in practice: training.batch_rows limits batches of pictures
 LEAST_TOKENS, MOST_TOKENS = 1024, 2**17  # of a batch, per side
-EPOCH = {"cuda": 50, "cpu": 200}  # batches that an epoch should have: a small corpus learns little from large steps
-SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
+EPOCH = {"cuda": 50, "cpu": 200}  # batches that an epoch should have: large batches give a small corpus few updates
+SHARE = 0.7  # of the device's free memory: lengths other than those tried may need more
 
 
 class TooManyError(Exception):
-    """A model under construction has more parts than there are weights, or larger ones."""
+    """The error for a model under construction that has more or larger parts than the weights' file allows."""
 
 
 @contextmanager
 def limit_parts(weights: int, numbers: int) -> Iterator[None]:
-    """Stop what is built inside the block, in this thread, where so few weights with so many numbers cannot be its own.
+    """Raise TooManyError inside the block when a model is too large for a file of `weights` tensors with `numbers`.
 
-    A weight is stopped at when it is registered, before numbers are drawn for it.
+    The error is raised when a parameter is registered, before its values are initialised. Other threads may build
+    models of any size.
     """
     thread, left = threading.get_ident(), {"weights": TIMES * weights + SOME, "modules": MODULES * weights + SOME}
     left["numbers"] = TIMES * numbers + LARGE
@@ -95,9 +95,9 @@ def check_sizes(
     config_path: str,
     weights_path: str,
 ) -> M:
-    """Build a model; refuse options of one whose weights have other names or shapes than these.
+    """Build a model with `build`, and refuse options that do not match the names and shapes of the given weights.
 
-    `build` makes it; the paths are of the files that options and weights stand in.
+    Error messages name the files of the options and of the weights: `config_path` and `weights_path`.
     """
     numbers = sum(math.prod(shape) for shape in shapes.values())
     for field in fields(config):
@@ -114,7 +114,7 @@ def check_sizes(
         raise CheckpointError(
             f"{config_path}: its [model] has more {parts} than the {count} of its checkpoint"
         ) from None
-    except RuntimeError as error:  # a size that no tensor can have
+    except RuntimeError as error:  # torch refuses the size of a tensor
         raise CheckpointError(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
@@ -123,20 +123,20 @@ def check_sizes(
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path, resumed: bool) -> None:
-    """Refuse settings of another model than that of the run to resume or begin with; only headers are read.
+    """Refuse settings whose model differs from that of the run to resume or start from, reading only headers.
 
-    A run that begins with another one may have adapters of its own.
+    A run that starts from another one may have its own adapters.
     """
     manifest = training.read_manifest(checkpoint)
     stored, own = manifest.get("task", {}).get("model"), settings.model_table()
     if not resumed and isinstance(stored, Mapping):
         stored, own = ({key: value for key, value in each.items() if key != "adapter"} for each in (stored, own))
-        own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # as what is left out is filled in
+        own |= {"adapter": 0} if hasattr(settings.model, "adapter") else {}  # the default, as in `stored`
     training.trainer_state.check_same("model", stored, own, checkpoint)
     path = training.plain_weights_file(checkpoint, manifest)
     shapes = training.weight_files.read_shapes(path)
     shapes = {name: shape for name, shape in shapes.items() if name.startswith("model.")}
-    with torch.random.fork_rng(devices=[]):  # what is drawn afterwards is what would be drawn without it
+    with torch.random.fork_rng(devices=[]):  # this check must not change later random numbers
         check_sizes(
             lambda: training.Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
             settings.model,
@@ -152,7 +152,7 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
 def check_weights(
     settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
 ) -> int:
-    """Refuse a model too large for memory with vocabularies of these sizes; return its bytes in training."""
+    """Refuse a model that is too large for memory with vocabularies of these sizes; return its bytes in training."""
     given = settings.training
     count = count_weights(settings, source, target)
     each = FROZEN if settings.model.adapter_rank() else TRAINED + (0 if given.ema is None else 4)
@@ -163,7 +163,7 @@ def check_weights(
 
 
 def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
-    """Refuse batches too large for memory beside a model of so many bytes, by a low estimate of their size."""
+    """Refuse batches too large for memory next to a model of `model` bytes, by a low estimate of their size."""
     given = settings.training
     half = device.type == "cuda" and given.precision != "fp32"
     if prepared.pictures is not None:
@@ -175,7 +175,7 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
         size, layers, slots, width = (
             whole_option(settings.model, name) for name in ("size", "layers", "slots", "width")
         )
-        # Four vectors per layer, and a memory's places.
+        # Four vectors per layer, and the slots of a memory.
         numbers, what = 4 * size * (layers or 1) + slots * width, "tokens"
     needed = model + numbers * count * (2 if half else 4)
     asked = f"a batch of {count:,} {what} would take at least {amount(needed)}, with the model"
@@ -183,7 +183,7 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
 
 
 def check_room(needed: int, device: torch.device, asked: str, keys: list[str]) -> None:
-    """Refuse what needs more bytes than a device has; `keys` are of what makes it large."""
+    """Raise a ConfigError if `needed` bytes exceed the device's memory; `keys` are the settings to reduce."""
     room = int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
     if room is not None and needed > room:
         has = f"{PLACES[device.type]} has {amount(room)}"
@@ -191,31 +191,32 @@ def check_room(needed: int, device: torch.device, asked: str, keys: list[str]) -
 
 
 def count_weights(settings: Settings, source: int, target: int) -> int:
-    """Count the model's weights with vocabularies of these sizes; a backbone of another library is not counted."""
+    """Count the model's weights with vocabularies of these sizes, without a backbone from another library."""
     with torch.device("meta"):
         model = build(settings.kind, settings.model.self_contained(), source, target)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def whole_option(config: ModelConfig, name: str) -> int:
-    """Return an option that is a whole number; 0 where a kind has none of that name, or it is of another type."""
+    """Return the value of an integer option, or 0 if the kind has no integer option of that name."""
     value = getattr(config, name, 0)
     return value if isinstance(value, int) else 0
 
 
 def large_keys(config: ModelConfig) -> list[str]:
-    """Name the keys that make a model large: those set above their defaults, the furthest first; else its first."""
+    """Name up to three keys that make a model large: those most above their defaults; if none is, the first ones."""
     own = {field.name: field.default for field in fields(config) if field.name in DEEP}
     usual = {name: default if isinstance(default, int) and default > 0 else 256 for name, default in own.items()}
     ratios = {name: whole_option(config, name) / default for name, default in usual.items()}
     above = sorted((name for name, ratio in ratios.items() if ratio > 1), key=lambda name: -ratios[name])
-    return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a kind of one's own may have none
+    return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a plugin's kind may have none
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: training.Group) -> int:
-    """Choose the tokens per side of a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that fit a step.
+    """Choose the tokens per side of a batch: the setting; at most 4,096 on a CPU; on a CUDA GPU as many as fit.
 
-    Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.
+    Documents and pictures have their own budgets. For a small corpus a batch is at most a 50th of an epoch on a CUDA
+    GPU, and a 200th elsewhere.
     """
     batch_tokens, reads = settings.training.batch_tokens, settings.data.reads
     if batch_tokens != "auto":
@@ -231,9 +232,9 @@ def token_budget(settings: Settings, prepared: Prepared, group: training.Group) 
 
 
 def find_budget(settings: Settings, prepared: Prepared, device: torch.device) -> int:
-    """Find the largest power of two whose step fits into its share of the device's memory."""
+    """Find the largest power of two whose step fits into the share SHARE of the device's free memory."""
     objective = settings.row.load()(settings, prepared, LEAST_TOKENS).objective.to(device)
-    # The optimiser's two tensors and the averages are not there yet.
+    # The optimiser's two averages and the weights' moving average are not allocated yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
@@ -246,14 +247,14 @@ def find_budget(settings: Settings, prepared: Prepared, device: torch.device) ->
 
 
 def largest_budget(prepared: Prepared, reads: str | None, device: str) -> int:
-    """Choose the largest budget, a power of two, with which an epoch still has enough batches."""
+    """Return the largest budget, a power of two, with which an epoch has enough batches."""
     lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
     share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
     return max(LEAST_TOKENS, min(MOST_TOKENS, 2 ** (max(1, share).bit_length() - 1)))
 
 
 def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:
-    """Return whether a forward and a backward pass stay within the room."""
+    """Return whether the peak memory of a forward and a backward pass is at most `room` bytes."""
     torch.cuda.reset_peak_memory_stats()
     try:
         with torch.autocast("cuda", torch.bfloat16, enabled=settings.training.precision != "fp32"):

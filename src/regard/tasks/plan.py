@@ -1,17 +1,16 @@
-"""All that is decided before the first step of a run: data, pieces, model, schedule, and what is refused.
+"""All decisions before the first step of a run: data, pieces, model, schedule, and checks that may refuse a run.
 
-Defaults are chosen from the corpus when a command names only the data, and printed before training starts. Data first
-(how much is held out, which pieces), then the model from the number of tokens, then how long it is trained. What a
-person has set is never changed, whatever is chosen beside it. The metric that decides the best checkpoint is the
-task's choice.
+If a command names only the data, defaults are chosen from the corpus, and printed before training starts: first data
+and pieces (how much is held out, which kind of pieces), then the model from the number of tokens, then the length of
+training. Options that the user set are never changed. The task chooses the metric that selects the best checkpoint.
 
-With rehearsal, fine-tuning sees a share of the earlier corpora again, so that it forgets less of them. Robins 1995,
-"Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning (Chu et al.
-2017, arXiv:1701.03214).
+With rehearsal, fine-tuning trains again on a share of the earlier corpora, so that the model forgets less of them.
+Robins 1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"; in translation it is called mixed fine-tuning
+(Chu et al. 2017, arXiv:1701.03214).
 
-Where a run extends the vocabulary of the one that it begins with, the weights that have a row for each piece are found
-by how a model's shapes answer to the sizes of its vocabularies, and by no names: so every kind with tables of pieces is
-served, one of your own, too.
+When a run extends the vocabulary of the run from which it starts, the weights with a row per piece are those whose
+shapes change with the sizes of the vocabularies. Names do not matter, so this works for every kind of model with such
+tables, including those of plugins.
 """
 
 # v pieces before · w pieces after
@@ -53,30 +52,30 @@ from regard.tasks.memory import check_batches, check_run_sizes, check_weights, t
 from regard.tasks.settings import Settings, check_extension, complete_run_table, leave_open
 from regard.tasks.task import PICTURES, RunTask, prepare_data, vocabulary_sizes
 
-HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
-LONGEST_TOKENS = 1000  # tokens of a sentence: lines of a few hundred words are kept
-LONG = 60  # tokens of a target, on average
-SMALL_TOKENS = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small model is chosen, and no tiny one
-BASE_TOKENS = 4_000_000  # and from which, on a GPU, a base one
+HELD_OUT = 0.05  # of built-in documents and pictures: a label carries less information than a text
+LONGEST_TOKENS = 1000  # tokens of a sentence: enough for lines of a few hundred words
+LONG = 60  # average tokens of a target above which targets are long
+SMALL_TOKENS = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which the model is small instead of tiny
+BASE_TOKENS = 4_000_000  # target tokens from which, on a GPU, the model is base
 SIDES = re.compile(r"\b(left|right|link[es]n?|rechts|rechten?|gauche|droite|izquierda|derecha|sinistra|destra)\b", re.I)
-NAMED = 0.02  # share of captions that may name a side where pictures are mirrored
-WIDTHS = ("size", "heads", "hidden", "layers", "embedding", "depth")  # that a preset sets together, or that divide them
+NAMED = 0.02  # share of captions that may name a side if pictures are mirrored
+WIDTHS = ("size", "heads", "hidden", "layers", "embedding", "depth")  # options that must fit each other
 LONG_SIDE = 128  # tokens of a side above which attention dropout is slow on a GPU
-LONG_SHARE = 0.01  # of the training pairs that may have a longer one
+LONG_SHARE = 0.01  # share of the training pairs that may have a longer side
 SOURCES = "sources.json"  # in a run folder: the hashes of the files that it was trained on
 # Keys of [data] that name a file, or a folder.
 PATHS = ["source", "target", "alignment", "valid_source", "valid_target"]
 PATHS += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
-LARGEST_RECORD = 2**20  # bytes of the record that is read
+LARGEST_RECORD = 2**20  # bytes of sources.json, at most
 REHEARSAL = "data.rehearsal"
-SHOWN = 10  # new pieces that are named
-STEP = 8  # pieces by which a vocabulary is made larger to see which weights grow with it
-NEVER = -1e4  # the output bias of a piece that is never written, as finite as half precision needs
+SHOWN = 10  # new pieces to name
+STEP = 8  # extra pieces with which a model is built to find the weights that grow with the vocabulary
+NEVER = -1e4  # output bias of a piece that must never be written; finite in half precision
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run before its first step: everything is decided, and the data are prepared."""
+    """A run before its first step, with complete settings and prepared data."""
 
     settings: Settings
     task: RunTask
@@ -92,9 +91,10 @@ def plan_run(
     base: Path | None = None,
     choose: bool = False,
 ) -> PlannedRun:
-    """Prepare the data and decide everything that is left open, up to the first step; only the cache is written.
+    """Prepare the data, decide all open settings and build the task; write nothing but the cache.
 
-    `resumed` is the folder of a run that is continued.
+    `resumed` is the folder of the run to resume, `base` that of the run to start from. With `choose`, settings that
+    the user left open are chosen from the corpus.
     """
     if group.automatic and group.device.type == "mps":
         progress.say(MPS)
@@ -117,19 +117,19 @@ def plan_run(
         extension = extend_run(settings, tokenizers, based=base is not None)
         progress.say(describe_extension(extension))
         tokenizers = extension.after
-        # From now on it is in the vocabulary, and not added again by a run that resumes this one, or begins with it.
+        # The pieces are now in the vocabulary: a run that resumes this one, or starts from it, must not add them again.
         settings = settings.decide(tokenizer={"extend": (), "extend_words": 0})
-    check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
+    check_weights(settings, group.device, processes=group.world)  # before reading the corpus, with the least vocabulary
     how: dict[str, Any] = {"tokenizers": tokenizers, "labels": labels_of(manifest)}
-    # The first process encodes the data, the others find them in the cache.
+    # The first process encodes the data; the others read them from the cache.
     encoded = group.in_first(partial(prepare_data, settings, say=progress.say, **how))
     prepared = encoded or prepare_data(settings, **how)
     if base is not None and not (base / unknown_words.FILE).is_file():
-        prepared = replace(prepared, words=None, target_words=None)  # the run knows more than it is trained on now
+        prepared = replace(prepared, words=None, target_words=None)  # the base run has seen more words than these data
     settings = decide_pieces(settings, prepared)
     if choose:
         settings = picture_defaults(settings, prepared.references)
-    if choose and base is None:  # whose model it is otherwise
+    if choose and base is None:  # otherwise the model is that of the base run
         settings, line = drop_attention_dropout(settings, group.device.type, prepared.train.lengths)
         if line is not None:
             progress.say(line)
@@ -166,7 +166,7 @@ def plan_run(
     frozen = training.adapters.freeze_parts(task.model, settings.training.freeze)
     if rank := settings.model.adapter_rank():
         training.adapters.add_adapters(task.model, rank, settings.training.seed)
-    if resumed is not None and last is not None:  # before the run's own configuration is written over
+    if resumed is not None and last is not None:  # before the run's configuration is overwritten
         trained_on = manifest.get("task", {}).get("data")
         check_unchanged(resumed, settings.data, trained_on, prepared.hash)
         training.trainer_state.check_fits(task, manifest, last)
@@ -179,7 +179,7 @@ def plan_run(
 
 
 def check_adapter(settings: Settings, has_base: bool) -> None:
-    """Refuse adapters without weights that they change, or with weights that are in parts."""
+    """Refuse adapters without a base run, or with sharded weights."""
     rank = settings.model.adapter_rank()
     if rank and not has_base:
         raise ConfigError("model.adapter", f"{rank} given without a run whose weights it adapts; give one with --from")
@@ -190,7 +190,7 @@ def check_adapter(settings: Settings, has_base: bool) -> None:
 
 
 def take_edition(settings: Settings, path: Path) -> Settings:
-    """Return the settings with the edition of the resumed run, where none was given."""
+    """Return the settings with the built-in corpus's edition of the resumed run, unless the user set one."""
     if "builtin_edition" in settings.overrides.get("data", {}) or not path.is_file():
         return settings
     edition = complete_run_table(read(path))["data"]["builtin_edition"]
@@ -198,7 +198,7 @@ def take_edition(settings: Settings, path: Path) -> Settings:
 
 
 def check_best(out: Path, progress: training.Progress) -> None:
-    """Refuse a damaged record of the best checkpoint; report where the best one is missing."""
+    """Raise an error if best.json is damaged; report a missing best checkpoint."""
     training.Checkpoints(out).best_record()
     try:
         training.Checkpoints(out).best()
@@ -207,7 +207,7 @@ def check_best(out: Path, progress: training.Progress) -> None:
 
 
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
-    """Return the settings with the kind and number of pieces that the corpus decided."""
+    """Return the settings with the kind of pieces, and whether they are joint, as chosen from the corpus."""
     tokenizers = prepared.tokenizers
     if tokenizers is None or settings.tokenizer.has_file:
         return settings
@@ -218,9 +218,9 @@ def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
 
 
 def check_lengths(settings: Settings, prepared: Prepared) -> None:
-    """Refuse a model that knows fewer positions than a sentence may have."""
+    """Refuse a model that has fewer positions than the longest sentence has tokens."""
     model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
-    if settings.tokenizer.dropout:  # pieces that are cut anew are more
+    if settings.tokenizer.dropout:  # BPE dropout splits words into more pieces
         longest = settings.data.longest + 1
     positions = model.known_positions()
     if positions is not None and positions < longest:
@@ -230,7 +230,7 @@ def check_lengths(settings: Settings, prepared: Prepared) -> None:
 
 
 def absolute(data: DataSettings) -> DataSettings:
-    """Make paths absolute, so that a later command finds the files wherever it is run."""
+    """Make paths absolute, so that later commands find the files from any working directory."""
 
     def whole(path: str | None) -> str | None:
         return None if path is None else os.path.abspath(path)
@@ -241,18 +241,18 @@ def absolute(data: DataSettings) -> DataSettings:
 
     files: dict[str, Any] = {name: whole(getattr(data, name)) for name in PATHS}
     if data.builtin:
-        files["alignment"] = data.alignment  # of the corpus itself
+        files["alignment"] = data.alignment  # not a path: the corpus generates its links
     lists = {name: corpora(getattr(data, name)) for name in ("corpora", "earlier", "valid")}
     return replace(data, **lists, **files)
 
 
 def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the labels of a run's classifier, in the order of its scores."""
+    """Return the labels of a run's classifier, in the order of its outputs."""
     return tuple(manifest.get("task", {}).get("labels", ()))
 
 
 def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
-    """Load a run's tokenizers, checked to be those of its checkpoint; None where it reads no text."""
+    """Load a run's tokenizers, checking that they are those of its checkpoint; return None if it has none."""
     if manifest.get("task", {}).get("tokenizer", "") is None:
         return None
     path = run / "tokenizer.json"
@@ -262,17 +262,17 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except reading.Unreadable as error:
         raise CheckpointError(f"{path}: {error}") from None
-    # Before it is read: a changed byte may be no tokenizer any more, in any way.
+    # Check the hash before parsing: a damaged file may fail to parse in any way.
     if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
         raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
     return Tokenizers.load(path)
 
 
-# ---- the files that it is trained on
+# ---- the files of the data
 
 
 def data_files(data: DataSettings) -> Iterator[Path]:
-    """List the files of the data; pictures, of which there are many, are not among them."""
+    """Yield the existing files of the data, without pictures, which are many."""
     names = [getattr(data, key) for key in PATHS if key not in ("alignment", "images")]
     names += [None if data.builtin else data.alignment]
     for corpus in (*data.corpora, *data.earlier, *data.valid):
@@ -281,7 +281,7 @@ def data_files(data: DataSettings) -> Iterator[Path]:
 
 
 def changed_files(run: Path, data: DataSettings) -> list[str]:
-    """List the files that have changed since a run was trained on them; a run of an earlier version has no hashes."""
+    """List the files that have changed since the run was trained; empty for a run of a version without hashes."""
     try:
         hashes = reading.parse_json(reading.read_bytes(run / SOURCES, LARGEST_RECORD))
     except (OSError, reading.Unreadable):
@@ -295,7 +295,7 @@ def changed_files(run: Path, data: DataSettings) -> list[str]:
 
 
 def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str) -> None:
-    """Refuse to resume a run on files that have changed, by their names; the hashes of all data are given."""
+    """Refuse to resume a run if files have changed; `stored` and `prepared` are the hashes of all data."""
     if stored is None or stored == prepared:
         return
     if changed := changed_files(run, data):
@@ -307,7 +307,7 @@ def check_unchanged(run: Path, data: DataSettings, stored: object, prepared: str
 
 
 def choose_earlier(settings: Settings, base: Path | None) -> Settings:
-    """Return the settings with the corpora to rehearse: those that were given, or those of the base run."""
+    """Return the settings with the corpora to rehearse: those in data.earlier, or those of the base run."""
     data = settings.data
     if not data.rehearsal:
         return settings
@@ -336,10 +336,10 @@ def choose_earlier(settings: Settings, base: Path | None) -> Settings:
 
 
 def data_defaults(settings: Settings) -> Settings:
-    """Return the settings with held-out size and pieces to be chosen from the corpus."""
+    """Return the settings with the held-out size and the pieces left to be chosen from the corpus."""
     data: dict[str, Any] = {}
     tokenizer: dict[str, Any] = {}
-    if settings.data.builtin:  # it generates as many for validation as it is asked for
+    if settings.data.builtin:  # the corpus generates as many validation examples as requested
         if settings.data.reads in ("documents", "pictures"):
             data["held_out"] = HELD_OUT
     else:
@@ -350,7 +350,7 @@ def data_defaults(settings: Settings) -> Settings:
             data["crop"] = 0.1
     if not settings.tokenizer.has_file:
         tokenizer["kind"] = "auto"
-        # One vocabulary, where the model needs it.
+        # Keep one vocabulary if the model needs it.
         if not KINDS[settings.kind].shares_vocabulary and not settings.model.ties_both_sides():
             tokenizer |= settings.row.defaults.get("tokenizer", {})
     return settings.suggest(data=data, tokenizer=tokenizer)
@@ -358,11 +358,11 @@ def data_defaults(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The properties of a corpus that a model is chosen by."""
+    """The properties of a corpus from which a model is chosen."""
 
     examples: int
-    tokens: int  # of all targets, the END of each among them
-    spelled: bool  # targets are spelled in characters, or in symbols of a small inventory
+    tokens: int  # of all targets, including each END
+    spelled: bool  # whether target tokens are characters, or symbols of a small inventory
 
     @classmethod
     def of(cls, prepared: Prepared) -> "Corpus":
@@ -373,7 +373,7 @@ class Corpus:
 
 
 def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
-    """Choose a model for the corpus: every option of it that nobody set."""
+    """Choose the model's options for the corpus, except those that the user set."""
     model: dict[str, Any] = {}
     reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
     if reads == "pictures":
@@ -384,10 +384,10 @@ def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
     else:
         small = corpus.tokens >= SMALL_TOKENS["cuda" if gpu else "cpu"] and not few
         model["preset"] = "base" if gpu and corpus.tokens >= BASE_TOKENS else "small" if small else "tiny"
-        # Symbols leave little to guess by heart, and large corpora too.
+        # Symbols and large corpora are hard to memorise, so they need less dropout.
         model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE_TOKENS else 0.3
         model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
-    if model["preset"] not in KINDS[settings.kind].presets:  # a kind of one's own may have none
+    if model["preset"] not in KINDS[settings.kind].presets:  # a plugin's kind may have none
         del model["preset"]
     return choose_model(settings, {**model, **settings.row.defaults.get("model", {})})
 
@@ -400,28 +400,28 @@ def training_defaults(
     device: str = "cpu",
     base: bool = False,
 ) -> Settings:
-    """Choose the training settings that are left open from the corpus: the tokens of each source and target.
+    """Choose training settings that the user left open, from the lengths [n 2] of the sources and targets in tokens.
 
-    `base`: a run's weights are the beginning, and are changed more gently.
+    `base` says that training starts from another run's weights, which get a lower learning rate.
     """
     examples, tokens = len(lengths), int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
     training = dict(settings.overrides.get("training", {}))
     reads = settings.data.reads
     least = 1_000
-    if base:  # trained weights are changed gently; the few numbers of adapters may move further
+    if base:  # a low rate keeps trained weights close to their values; new adapters can take a higher one
         training.setdefault("rate", 1e-3 if settings.model.adapter_rank() else 3e-4)
     if reads == "pictures":
         many = device == "cuda" and examples >= 4_000
         batches = examples / training.setdefault("batch_rows", 2 * PICTURES if many else PICTURES)
         epochs = 40 if examples < 100_000 else 20
         training.setdefault("weight_decay", 0.05)
-    elif reads == "documents":  # a label is learned from a document with fewer looks than a translation
+    elif reads == "documents":  # learning a label takes fewer epochs than learning a translation
         batches = int(lengths[:, 0].sum(dtype="int64")) / budget
         epochs, least = 20 if examples < 10_000 else 8 if examples < 100_000 else 4, 300
         training.setdefault("rate", 2e-3)
     else:
         batches = tokens / budget
-        # On a GPU a pass is cheap, and a small corpus gains from twice as many.
+        # On a GPU an epoch is cheap, and a small corpus gains from twice as many.
         epochs = 60 if tokens < 100_000 else 40 if tokens < 2_000_000 else 20 if tokens < 20_000_000 else 8
         epochs *= 2 if device == "cuda" and tokens < 2_000_000 else 1
         if (rate := settings.model.suitable_rate()) is not None:
@@ -437,7 +437,7 @@ def training_defaults(
 
 
 def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
-    """Choose whether to mirror pictures in training: only if their captions hardly ever name a side."""
+    """Choose whether to mirror pictures in training: only if captions rarely contain words such as left or right."""
     texts = [text for each in captions for text in each]
     sided = sum(SIDES.search(text) is not None for text in texts)
     return settings.suggest(data={"flip": sided <= NAMED * len(texts)}) if texts else settings
@@ -458,10 +458,10 @@ def describe_choice(settings: Settings) -> str:
 
 
 def choose_model(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
-    """Fill in the chosen options that nobody set.
+    """Apply the chosen model options that the user did not set.
 
-    One that does not go with what was set gives way to its default: positions that cannot be concatenated, where they
-    are to be. Sizes do not: they come from the chosen preset, and what was set has to fit them.
+    A chosen option that conflicts with the user's options falls back to its default. The preset's sizes do not: if the
+    user's options conflict with them, raise a ConfigError.
     """
     own = {key: value for key, value in settings.overrides.get("model", {}).items() if key not in ("kind", "preset")}
     try:
@@ -489,9 +489,9 @@ def choose_model(settings: Settings, chosen: Mapping[str, Any]) -> Settings:
 def drop_attention_dropout(
     settings: Settings, device: str, lengths: Int[np.ndarray, "n 2"]
 ) -> tuple[Settings, str | None]:
-    """Choose no attention dropout for long pairs on a GPU, where it is many times slower; and a line that says so.
+    """Turn attention dropout off for long pairs on a GPU, where it is many times slower; also return a message.
 
-    `lengths` are the tokens of both sides of the training pairs. A value that somebody set stays.
+    `lengths` are the tokens of both sides of the training pairs. A value that the user set stays.
     """
     usual = settings.model.choose(False, False).get("attention_dropout")
     by_hand = "attention_dropout" in settings.overrides.get("model", {})
@@ -507,13 +507,13 @@ def drop_attention_dropout(
     )
 
 
-# ---- a vocabulary that grows
+# ---- extending a vocabulary
 
 
 def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool) -> vocabulary_extension.Extension:
-    """Add the pieces that the settings name to the tokenizers of a run to begin with.
+    """Add the pieces that the settings name to the tokenizers of the base run.
 
-    `based` says that there is such a run: a new vocabulary has nothing to be added to.
+    `based` says whether there is a base run: only an existing vocabulary can be extended.
     """
     check_extension(settings, based=based)
     own = settings.tokenizer
@@ -527,7 +527,7 @@ def extend_run(settings: Settings, tokenizers: Tokenizers | None, *, based: bool
 
 
 def describe_extension(extension: vocabulary_extension.Extension) -> str:
-    """Return what was added, in a line."""
+    """Describe the added pieces in one line."""
     names = extension.names
     listed = ", ".join(visible(name) for name in names[:SHOWN])
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
@@ -541,9 +541,9 @@ def extend_rows(
 ) -> dict[str, Tensor]:
     """Return weights in which the named tables have a row for every piece of the extended side.
 
-    A new piece begins as the mean of the pieces that its text had before, in every table: the model reads and writes it
-    about as it did them. (Hewitt 2021, "Initializing new word embeddings for pretrained language models", begins with
-    the mean of all rows.) All other rows stay as they are, to the last bit.
+    In every table, the row of a new piece starts as the mean of the rows of the pieces into which its text was split
+    before, so that the model treats it much like them. (Hewitt 2021, "Initializing new word embeddings for pretrained
+    language models", starts from the mean of all rows.) All other rows stay the same bit by bit.
     """
     extended = dict(weights)
     for name in weights.keys() & tables.keys():
@@ -561,7 +561,7 @@ def extend_rows(
 def find_tables(
     settings: Settings, extension: vocabulary_extension.Extension, labels: tuple[str, ...]
 ) -> dict[str, vocabulary_extension.ExtendedSide]:
-    """Return the weights that have a row for every piece, by name, each with its side."""
+    """Return the names of the weights with a row per piece, each with its side of the extension."""
     before, row = extension.before, settings.row
     sizes = vocabulary_sizes(settings, before, labels)
     shapes = shapes_of(settings, *sizes)
@@ -571,7 +571,7 @@ def find_tables(
         size = sizes[0] + (source if row.has_source else target), sizes[1] + target
         larger = shapes_of(settings, *size)
         names = [name for name, shape in larger.items() if shape != shapes.get(name)]
-        for name in names:  # other changes than more rows cannot be served
+        for name in names:  # only additional rows can be initialised
             few, many = shapes.get(name, ()), larger[name]
             if len(few) != len(many) or many[1:] != few[1:] or many[0] - few[0] != STEP:
                 raise ConfigError(
@@ -585,13 +585,13 @@ def find_tables(
             return dict.fromkeys(grown(more[0], 0), extension.source) | dict.fromkeys(
                 grown(0, more[1]), extension.target
             )
-        except ArgumentError:  # one table for both sides
+        except ArgumentError:  # the model has one table for both sides
             pass
     return dict.fromkeys(grown(*more), extension.source if more[0] else extension.target)
 
 
 def shapes_of(settings: Settings, source: int, target: int) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of a model's weights with vocabularies of these sizes, by their names in a checkpoint."""
+    """Return the shapes of a model's weights, by their names in a checkpoint, for vocabularies of these sizes."""
     with torch.random.fork_rng(devices=[]):
         model = training.Prediction(build(settings.kind, settings.model, source, target))
     return {name: tuple(tensor.shape) for name, tensor in training.weight_files.weights_of(model).items()}

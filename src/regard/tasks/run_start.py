@@ -1,13 +1,12 @@
-"""Starting a run, from settings to a run folder and the loop; and a dry run, which takes a few steps of the real thing.
+"""Starting a run, from settings to a run folder and the loop; and a dry run, which measures a few real steps.
 
-What is wrong with the data is said before the first step: what cannot teach is refused, the rest is reported. The files
-of training and validation are checked by `regard.data.check`; what a built-in corpus generates is not. With `anyway`,
-what would be refused is reported, too. The files that a run was trained on are recorded by their hashes, so that one
-which has changed is named when the run is resumed.
+The files of the data are checked before the first step (`regard.data.check`), but not the output of a built-in
+corpus. Data from which a model cannot learn are refused, unless `anyway` is set; other problems are only reported. The
+run folder records the hashes of the files, so that resuming the run names the files that have changed.
 
-The steps of a dry run are taken in a process of its own, so that its memory is that of a training and of nothing else,
-on the data that are prepared by then, into a folder that is removed. The largest batches come first: they need the most
-memory, and they are a warm-up that is not timed. The steps behind them are timed on batches as they come.
+A dry run takes its steps in a new process, so that it measures the memory of training alone, on the prepared data, and
+in a temporary folder. The largest batches come first: they need the most memory, and serve as a warm-up that is not
+timed. The steps after them are timed on batches in their usual order.
 """
 
 import contextlib
@@ -47,15 +46,15 @@ from regard.tasks.plan import SOURCES, PlannedRun, data_files, plan_run, take_ed
 from regard.tasks.settings import Settings, read_settings
 from regard.tasks.task import RunTask
 
-FEW = {"pairs": 3_000, "names": 500, "documents": 200}  # examples from which hardly anything is learned
-PAIR_WORDS = 4  # of a target, from which pairs are sentences, and no names
+FEW = {"pairs": 3_000, "names": 500, "documents": 200}  # with fewer examples than these a model learns little
+PAIR_WORDS = 4  # average words of a target from which pairs are sentences, not names
 INSIST = "--anyway trains all the same"
 MINUTES = 0.3  # of measured steps and validations
-STEPS = 64  # of them at most
-EVERY = 16  # steps between two validations: what they leave in memory grows with the first few
-LARGEST_BATCHES = 4  # batches that come first
-PLANS = 4000  # batches among which the largest are searched for
-Finish = Callable[[Path, "Started"], object]  # what a training does at its end: its report
+STEPS = 64  # measured steps, at most
+EVERY = 16  # steps between two validations: their memory grows over the first few
+LARGEST_BATCHES = 4  # number of largest batches at the start
+PLANS = 4000  # batches to search for the largest ones
+Finish = Callable[[Path, "Started"], object]  # the work at the end of a training: writing its report
 
 
 @dataclass(frozen=True)
@@ -77,13 +76,13 @@ def start(
     anyway: bool = False,
     began: float | None = None,
 ) -> Started:
-    """Train what a configuration describes into the folder `out`.
+    """Train a model from a configuration, into the folder `out`.
 
-    `resume` continues where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning.
-    With `choose`, what the configuration leaves open about model and training is chosen from the corpus. `claimed` says
-    that the caller holds the folder already (`regard.training.folder.claim`). `anyway` trains on data that are refused.
-    `began` is the `time.monotonic()` from which the run's seconds count, and training.minutes with them; by default it
-    is now.
+    `resume` continues the run in `out`. `base` is a run that provides the initial weights and the tokenizer. With
+    `choose`, options of model and training that the configuration leaves open are chosen from the corpus. `claimed`
+    says that the caller has claimed the folder already (`regard.training.folder.claim`). `anyway` trains even on data
+    that would be refused. `began` is the `time.monotonic()` at which the run's seconds and training.minutes start; the
+    default is now.
     """
     began = time.monotonic() if began is None else began
     settings = config if isinstance(config, Settings) else read_settings(config)
@@ -93,7 +92,7 @@ def start(
         quiet = training.Progress() if progress is None or not group.first else progress
         with contextlib.nullcontext() if claimed else training.run_folder.claim(out, resume, group):
             remarks = None
-            if not resume:  # what cannot teach stops all processes
+            if not resume:  # refused data stop all processes
                 remarks = group.in_first(lambda: check_data(settings, based=base is not None, anyway=anyway))
             planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
             for remark in remarks or ():
@@ -103,7 +102,7 @@ def start(
 
 @contextlib.contextmanager
 def open_group(given: training.TrainingSettings) -> Iterator[training.Group]:
-    """Group the processes that train together, inside the block, with the settings' threads and device."""
+    """Open the group of processes that train together, inside the block, with the settings' threads and device."""
     if given.threads:
         if given.threads > most_threads():
             raise ConfigError(
@@ -114,7 +113,7 @@ def open_group(given: training.TrainingSettings) -> Iterator[training.Group]:
         torch.set_num_threads(given.threads)
     group = training.Group(given.device, given.shard)
     try:
-        training.uses_bf16(given, group.device)  # refused before anything is made
+        training.uses_bf16(given, group.device)  # raises an error for a wrong precision before any file is written
         training.check_trackers(given.track)
         yield group
     finally:
@@ -155,12 +154,12 @@ def train_planned(
 
 
 def write_config(path: Path, settings: Settings) -> None:
-    """Write the settings as TOML, whole or not at all."""
+    """Write the settings as TOML, atomically."""
     save_whole(path, tomli_w.dumps(settings.table()))
 
 
 def save_whole(path: Path, content: str | None) -> None:
-    """Write a file of a run folder, whole or not at all; without content, remove that of an earlier training."""
+    """Write a file of a run folder atomically; without content, remove the file of an earlier training."""
     try:
         if content is None:
             path.unlink(missing_ok=True)
@@ -171,7 +170,7 @@ def save_whole(path: Path, content: str | None) -> None:
 
 
 def record_sources(run: Path, data: DataSettings) -> None:
-    """Write the hash of every file of the data into a run folder."""
+    """Write the hashes of the data's files into a run folder."""
     path = run / SOURCES
     try:
         hashes = {str(each.absolute()): cache.digest(each) for each in data_files(data)}
@@ -180,13 +179,13 @@ def record_sources(run: Path, data: DataSettings) -> None:
         raise TrainingError(f"{path}: not written, {disk.reason(error)}") from error
 
 
-# ---- what is wrong with the data
+# ---- checking the data
 
 
 def check_data(settings: Settings, *, based: bool = False, anyway: bool = False) -> list[str]:
-    """Check the files of a run; return a line for each thing that is wrong, or raise a DataError for what cannot teach.
+    """Check the data's files; return a line per problem, or raise a DataError if a model cannot learn from them.
 
-    `based` says that training starts from another run, which makes few examples enough; with `anyway` nothing is
+    `based` says that training starts from another run, for which few examples suffice. With `anyway` no data are
     refused.
     """
     lines = list[str]()
@@ -195,20 +194,20 @@ def check_data(settings: Settings, *, based: bool = False, anyway: bool = False)
         if fatal is not None and not anyway:
             raise DataError(f"{files}: {fatal.text}; {INSIST}")
         lines += [f"{files}: {finding.text}" for finding in report.findings]
-        if number == 0 and not based and not settings.data.builtin:  # the first that is trained on
+        if number == 0 and not based and not settings.data.builtin:  # the first corpus of the training data
             lines += describe_few(settings, files, report)
     return lines
 
 
 def missing_files(data: DataSettings) -> list[str]:
-    """Return the files of the data that are not there."""
+    """Return the files of the data that do not exist."""
     files = [path for corpus in (*data.training, *data.validation) for path in corpus.files]
     files += filter(None, (data.documents, data.valid_documents, data.labels, data.captions, data.valid_captions))
     return [path for path in files if not Path(path).exists()]
 
 
 def report_data(settings: Settings) -> Iterator[tuple[str, data_report.DataReport]]:
-    """Yield the files of each corpus that is trained on or validated on, with the report on it."""
+    """Yield the files of each training and validation corpus, with a report on it."""
     data = settings.data
     if data.reads == "documents":
         paths = [] if data.builtin else [data.documents, data.valid_documents]
@@ -235,7 +234,7 @@ def report_data(settings: Settings) -> Iterator[tuple[str, data_report.DataRepor
 
 
 def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
-    """Return the names of the files of the two sides, as short as they can be told apart; none where there is one."""
+    """Return a pair of names for the files of the two sides, shortened if they stay distinct; none for one file."""
     if corpus.source is None or corpus.target is None or corpus.source == corpus.target:
         return []
     short = Path(corpus.source).name, Path(corpus.target).name
@@ -243,7 +242,7 @@ def side_names(corpus: CorpusSettings) -> list[tuple[str, str]]:
 
 
 def describe_few(settings: Settings, files: str, report: data_report.DataReport) -> list[str]:
-    """Describe what can be expected of few examples, and what to do instead."""
+    """Describe what to expect from few examples, and what to do; return an empty list if there are enough."""
     if settings.data.reads == "documents":
         if report.rows >= FEW["documents"]:
             return []
@@ -270,10 +269,10 @@ def describe_few(settings: Settings, files: str, report: data_report.DataReport)
 class Measurement:
     """The time and memory of the measured steps."""
 
-    memory: int | None  # bytes at most: of the process, or of the GPU that it trains on
+    memory: int | None  # peak bytes of the process or, on a CUDA GPU, of the GPU
     step: float  # seconds of a step of average size
-    validation: float  # seconds of a validation of a trained model, and of the checkpoint behind it
-    steps: int  # that were timed
+    validation: float  # seconds of a trained model's validation and checkpoint
+    steps: int  # number of timed steps
 
 
 @dataclass(frozen=True)
@@ -283,17 +282,17 @@ class DryRun:
     settings: Settings
     facts: list[tuple[str, str]]
     measured: Measurement
-    steps: int  # that are left to take
-    every: int  # of them there is a validation
+    steps: int  # steps that are left
+    every: int  # steps between two validations
 
     @property
     def validations(self) -> int:
-        """Count the validations in these steps."""
+        """Return the number of validations in these steps."""
         return math.ceil(self.steps / self.every)
 
     @property
     def seconds(self) -> float:
-        """Estimate how long the training takes from its first step to its last, if it is not stopped early."""
+        """Estimate the seconds from the first step of training to the last, without early stopping."""
         whole = self.steps * self.measured.step + self.validations * self.measured.validation
         minutes = self.settings.training.minutes
         return whole if minutes is None else min(whole, 60 * minutes)
@@ -309,10 +308,10 @@ def dry_run(
     choose: bool = False,
     anyway: bool = False,
 ) -> DryRun:
-    """Plan a run, and measure a few steps of it; `finish` is the work at the end of a training.
+    """Plan a run, and measure a few steps of it; `finish` is the work at the end of training.
 
-    Of a run that would be `resumed` the weights are those of its best checkpoint, and the steps those that are left.
-    `anyway` measures on data that cannot teach.
+    For a run to resume, `resumed`, this uses the weights of its best checkpoint and the steps that are left. `anyway`
+    measures even on data that would be refused.
     """
     start = resumed or base
     with open_group(settings.training) as group:
@@ -336,7 +335,7 @@ def dry_run(
 
 
 def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: Finish) -> Measurement:
-    """Measure a few steps in a new process, which finds the prepared data in the cache."""
+    """Measure a few steps in a new process, which reads the prepared data from the cache."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(sender, settings, base, choose, finish), daemon=True)
@@ -358,9 +357,9 @@ def measure_apart(settings: Settings, base: Path | None, choose: bool, finish: F
 
 
 def measure(sender: Connection, settings: Settings, base: Path | None, choose: bool, finish: Finish) -> None:
-    """Take a few steps of a run into a folder that is removed, with one validation, a checkpoint and a report.
+    """Take a few steps of a run in a temporary folder, with validations, checkpoints and a report.
 
-    The result is sent, or one sentence about what is wrong.
+    Send the Measurement, or the message of an error.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="regard-") as folder, open_group(settings.training) as group:
@@ -370,7 +369,7 @@ def measure(sender: Connection, settings: Settings, base: Path | None, choose: b
             write_seconds = time_writing(task)
             out = Path(folder) / "run"
             out.mkdir()
-            # A few steps, each of them recorded, with a validation at the end.
+            # A few steps, each recorded, with a validation every few steps and at the end.
             few: dict[str, Any] = {
                 "steps": STEPS,
                 "minutes": MINUTES,
@@ -384,7 +383,7 @@ def measure(sender: Connection, settings: Settings, base: Path | None, choose: b
             finish(out, started)
             timed, each = watch.timed(), started.settings.training.accumulate
             own = [size for number in timed for size in sizes[number * each : (number + 1) * each]]
-            # To the size of an average batch, as a few may be smaller or larger than most.
+            # Scale to the size of an average batch, as the few timed ones may be smaller or larger.
             step = sum(timed.values()) / len(timed) * mean * len(own) / sum(own)
             validation -= sum(write_seconds[-1:]) * (1 - trained_share(task))
             memory = peak_memory()
@@ -396,12 +395,12 @@ def measure(sender: Connection, settings: Settings, base: Path | None, choose: b
 
 
 class Stopwatch(training.Progress):
-    """A stopwatch that notes how long each step took, except for one after a validation."""
+    """A stopwatch that notes how long each step took, except the one after a validation."""
 
     def __init__(self, device: torch.device):
         self.device = device
-        self.last = 0.0  # when the last step was done
-        self.validated = False  # since then
+        self.last = 0.0  # end of the last step
+        self.validated = False  # whether a validation followed the last step
         self.seconds: list[float | None] = []
 
     def begin(self, title: str, facts: Any, steps: int | None) -> None:
@@ -416,21 +415,22 @@ class Stopwatch(training.Progress):
         self.validated = True
 
     def now(self) -> float:
-        """Return the current time, after all work that was begun is done."""
+        """Return the current time, after the GPU has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.monotonic()
 
     def timed(self) -> dict[int, float]:
-        """Return the seconds of each step, by its number from 0, except for those of the largest batches."""
+        """Return the seconds of each step by its number from 0, without the largest batches if others were timed."""
         timed = {number: seconds for number, seconds in enumerate(self.seconds) if seconds is not None}
         return {number: seconds for number, seconds in timed.items() if number >= LARGEST_BATCHES} or timed
 
 
 def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
-    """Make the stream of a task begin with its largest batches.
+    """Replace a task's stream by one that starts with its largest batches.
 
-    Return the mean size of batches over an epoch, in padded tokens, and a list that gets the size of each one taken.
+    Return the mean size of an epoch's batches in padded tokens, and a list to which the stream appends the size of each
+    batch that it yields.
     """
     first = list(itertools.islice(task.stream(Position()), PLANS))
     epoch = [plan for position, plan in first if position.epoch == 0]
@@ -449,13 +449,13 @@ def put_largest_first(task: RunTask) -> tuple[float, list[float]]:
 
 
 def batch_size(task: RunTask, plan: Any) -> float:
-    """Return how large a batch is, both sides padded to their longest."""
+    """Return the size of a batch in padded tokens of both sides."""
     lengths = task.prepared.train.lengths[plan]
     return float(len(lengths) * (lengths.max(axis=0).sum() + 2))
 
 
 def time_writing(task: RunTask) -> list[float]:
-    """Make a task that writes texts in its validation note how long that takes."""
+    """Time the method `write` of a task that decodes in its validation; return a list that receives the seconds."""
     seconds: list[float] = []
     write = getattr(task, "write", None)
     if write is None:
@@ -472,9 +472,9 @@ def time_writing(task: RunTask) -> list[float]:
 
 
 def trained_share(task: RunTask) -> float:
-    """Return the share of the writing time that a trained model needs, whose outputs are as long as the references.
+    """Return a trained model's share of the measured decoding time, if its outputs were as long as the references.
 
-    A model that has learned nothing writes until it is stopped, or stops at once.
+    The outputs of an untrained model may run up to the length limit, or end at once.
     """
     samples = getattr(task, "validation_samples", [])
     tokenizers = task.prepared.tokenizers

@@ -1,4 +1,4 @@
-"""The settings of a whole configuration file. Imports no torch."""
+"""The settings of a whole configuration file. This module does not import torch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +15,7 @@ from regard.training import FITTED, TrainingSettings
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole configuration: what a TOML file holds."""
+    """A whole configuration, as a TOML file holds it."""
 
     task: str = option("translate", "what the model learns")
     data: DataSettings = field(default_factory=DataSettings)
@@ -23,7 +23,7 @@ class Settings:
     kind: str = kinds.DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    # What a person set.
+    # The keys that the user set.
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -33,12 +33,12 @@ class Settings:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Name the plugins that a run of these settings needs."""
+        """Return the names of the plugins that a run with these settings needs."""
         rows = {"task": self.task, "kind": self.kind, "corpus": self.data.builtin, "metric": self.training.metric}
         return plugins.providers(**rows)
 
     def table(self) -> dict[str, Any]:
-        """Return the settings as TOML holds them: the model's kind in its table, and its preset written out."""
+        """Return the settings as TOML holds them: with the kind in the model's table, and with the preset's values."""
         table = plain(replace(self, overrides={}))
         del table["overrides"]
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
@@ -49,7 +49,7 @@ class Settings:
         return {"kind": self.kind, **plain(self.model)}
 
     def own_table(self) -> dict[str, Any]:
-        """Return the settings as TOML holds them, without the keys that only other tasks and data have."""
+        """Return the settings as TOML holds them, without keys that apply only to other tasks or data."""
         table, row, reads = self.table(), self.row, self.data.reads or "text"
         unused = {key for kind, keys in DATA_KEYS.items() if kind != reads for key in keys}
         unused -= set(DATA_KEYS.get(reads, ()))
@@ -71,13 +71,13 @@ class Settings:
         return checked(settings)
 
     def decide(self, **tables: Mapping[str, Any]) -> "Settings":
-        """Replace values, whatever the user set, by what the corpus or the machine decided."""
+        """Replace values, even those that the user set, such as "auto" by the value chosen from the corpus."""
         parts = {name: replace(getattr(self, name), **values) for name, values in tables.items()}
         overrides = {name: {**self.overrides.get(name, {}), **values} for name, values in tables.items()}
         return checked(replace(self, overrides={**self.overrides, **overrides}, **parts))
 
 
-DATA_KEYS = {  # keys of [data] that one kind of data has
+DATA_KEYS = {  # keys of [data] that only one kind of data has
     "text": ("source", "target", "alignment", "corpora", "valid_source", "valid_target", "valid",
              "rehearsal", "earlier"),
     "documents": ("documents", "valid_documents", "label_column", "text_column", "sentence_mark", "document_tokens"),
@@ -101,7 +101,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
             raise ConfigError(key, "expected a table")
     model, own = table.get("model", {}), ("kind", "preset")
     everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
-    for key in model:  # before the kind itself is checked, which may be misspelt
+    for key in model:  # check the other keys before the kind, which may be misspelt
         if key not in everywhere and key not in own:
             named = model.get("kind", kinds.DEFAULT)
             meant = KINDS.get(named) if isinstance(named, str) else None
@@ -130,7 +130,7 @@ def read_part(settings: Settings, name: str) -> Any:
 
 
 def checked(settings: Settings) -> Settings:
-    """Return the settings, if their tables go together."""
+    """Return the settings, or raise a ConfigError if their tables contradict each other."""
     row, metric = settings.row, settings.training.metric
     if metric is not None and metric not in row.all_metrics():
         raise ConfigError(
@@ -153,7 +153,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def check_guided(settings: Settings) -> None:
-    """Refuse guided alignment without links, and where attention weights cannot be read."""
+    """Refuse guided alignment without links, or with options under which attention weights cannot be read."""
     training = settings.training
     if not training.guided:
         return
@@ -175,7 +175,7 @@ def check_guided(settings: Settings) -> None:
 
 
 def check_extension(settings: Settings, *, based: bool) -> None:
-    """Refuse to add pieces to a new vocabulary, and words of one text; `based`: there is a run to begin with."""
+    """Refuse to extend a vocabulary without a base run (not `based`), or with options that conflict with it."""
     for name in data_settings.EXTENSION:
         if not getattr(settings.tokenizer, name):
             continue
@@ -192,7 +192,7 @@ def check_extension(settings: Settings, *, based: bool) -> None:
 
 
 def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:
-    """Choose the task and the kind of model: as the tables say, else as the data and each other suggest."""
+    """Return the task and the kind of model: those in the tables, or else those that suit the data and each other."""
     named = table.get("model", {}).get("kind") is not None
     task = table.get("task")
     if task is not None:
@@ -205,7 +205,7 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
         expected = " or ".join(row.reads)
         raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
     kind = find_kind(table["model"] if named else {"kind": row.usual_kind(reads)})
-    # A classifier of text takes documents, whole.
+    # A kind that reads text also classifies documents, each as one text.
     fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
     if row.served_as(kind.tasks) is None or (data.reads is not None and kind.reads not in fitting):
         serving = [each for each in KINDS.values() if row.served_as(each.tasks) is not None]
@@ -217,16 +217,16 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
 
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return what a run takes over from the run that it begins with; its own configuration may not contradict it."""
+    """Return the tables that a run takes over from its base run `name`; raise an error if its own contradict them."""
     subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
     own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
-    if isinstance(own.get("tokenizer"), Mapping):  # what stands around a text may be another, and pieces be added
+    if isinstance(own.get("tokenizer"), Mapping):  # a run may change the pieces around a text, and add pieces
         kept = (*data_settings.AROUND, *data_settings.EXTENSION)
         around = {key: value for key, value in own["tokenizer"].items() if key in kept}
         subset["tokenizer"] = {**subset["tokenizer"], **around}
         if own["tokenizer"] == around:
             del own["tokenizer"]
-    if isinstance(subset.get("model"), Mapping):  # adapters are of one training, and merged for the next
+    if isinstance(subset.get("model"), Mapping):  # the base run's adapters are merged; this run may have its own
         subset["model"] = {key: 0 if key == "adapter" else value for key, value in subset["model"].items()}
         if isinstance(own.get("model"), Mapping) and "adapter" in own["model"]:
             subset["model"]["adapter"] = own["model"]["adapter"]
@@ -241,10 +241,10 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
 
 
 def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete a run's own configuration, as later commands use it.
+    """Complete a run's own configuration for later commands.
 
-    The folder of its cache is left out: a run from somebody else does not say where to write. A run that was written
-    before built-in corpora had editions was trained on the first.
+    Leave out its cache folder: a run from a stranger must not decide where files are written. A run from before
+    built-in corpora had editions was trained on edition 1.
     """
     data = table.get("data", {})
     if not isinstance(data, Mapping):
@@ -254,10 +254,10 @@ def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leave_open(settings: Settings) -> Settings:
-    """Return the settings of a new run with the keys that follow from its time limit, where it has one.
+    """Set training.fit of a new run with a time limit: the keys to fit to the measured pace.
 
-    They are what nobody set of a schedule, and are left to the measured pace. A number of steps that was set stays the
-    most that are taken.
+    These are the keys of the schedule that the user did not set. If the user set the number of steps, it stays the
+    maximum, and training.fit stays empty.
     """
     own = settings.overrides.get("training", {})
     if settings.training.minutes is None or "steps" in own or "fit" in own:
@@ -266,7 +266,7 @@ def leave_open(settings: Settings) -> Settings:
 
 
 def set_by_hand(table: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return the tables of a run to resume, of which these keys of [training] are set now and fitted no more."""
+    """Return a resumed run's tables, in which the keys `names` of [training] are now set and no longer fitted."""
     training = table.get("training", {})
     if not isinstance(training, Mapping) or not isinstance(training.get("fit"), list):
         return dict(table)

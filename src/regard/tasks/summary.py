@@ -1,6 +1,6 @@
-"""Summaries of run folders, read from their files alone. Imports no torch, so that many are read quickly.
+"""Summaries of run folders, read from their files without importing torch, so that reading many is quick.
 
-A folder may come from somebody else, be damaged, or be trained into just now: what cannot be read is left out.
+A folder may come from a stranger, be damaged, or be in training right now: summaries leave out what cannot be read.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from regard.io import disk, packs, reading
 from regard.training import Checkpoints, metrics, plain_weights_file, read_manifest
 
 CARD = "card.json"  # of a pack
-ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # of a summary
-COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
-LARGEST_HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
-LARGEST_COMMANDS = 8 * 2**20  # bytes of the commands that are read
-DEPTH = 3  # folders below the one that is looked through
+ON_CARD = ("steps", "metric", "best", "best_step", "scores", "minutes", "date", "licence")  # a summary's fields
+COMMANDS = "commands.jsonl"  # one line per training: the date, and the command as typed
+LARGEST_HEADER = 16 * 2**20  # bytes of a safetensors file's header
+LARGEST_COMMANDS = 8 * 2**20  # bytes of commands.jsonl, at most
+DEPTH = 3  # levels of folders to search
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run in a few words and numbers."""
+    """The summary of a run."""
 
     folder: str
     task: str
@@ -37,28 +37,28 @@ class RunSummary:
     data: str
     parameters: int | None
     step: int  # of the last checkpoint
-    steps: int | None  # that it is to be trained for
-    metric: str | None  # by which the best checkpoint is chosen
-    best: float | None  # what that checkpoint reached
+    steps: int | None  # configured number of steps; None if it is fitted to a time limit
+    metric: str | None  # the metric that selects the best checkpoint
+    best: float | None  # the best checkpoint's value of the metric
     best_step: int | None
-    scores: dict[str, float]  # all that were measured there
+    scores: dict[str, float]  # all scores of the best checkpoint
     minutes: float | None  # of training
     date: str  # of the last checkpoint
     bytes: int
-    commands: tuple[str, ...]  # that trained it
-    licence: str | None = None  # that a pack states
+    commands: tuple[str, ...]  # the commands that trained it
+    licence: str | None = None  # as stated in a pack
     adapter: dict[str, int] | None = None  # the rank of its adapters, and the number of their weights
 
     @property
     def best_text(self) -> str:
-        """Format the best score as people write it."""
+        """Format the best score with its metric."""
         if self.metric is None or self.best is None:
             return "–"
         return f"{metrics.metric_name(self.metric)} {metrics.format_value(self.metric, self.best)}"
 
     @property
     def adapter_text(self) -> str:
-        """Format the adapters as they are shown when training starts."""
+        """Format the adapters as they are displayed when training starts."""
         if self.adapter is None:
             return "–"
         count, share = self.adapter["weights"], self.adapter["weights"] / max(1, self.parameters or 0)
@@ -66,7 +66,7 @@ class RunSummary:
 
     @property
     def size_text(self) -> str:
-        """Format the size on disk as people write it."""
+        """Format the size on disk in MB or GB."""
         return f"{self.bytes / 1e9:,.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:,.1f} MB"
 
     def table(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class RunSummary:
 
 
 def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[RunSummary]:
-    """Find the run folders so many levels down in a folder, or the one that it is itself, in the order of their names.
+    """Find the run folders in a folder, up to `depth` levels down, sorted by name; or the folder itself if it is a run.
 
     Links are not followed, and hidden folders are not searched.
     """
@@ -94,7 +94,7 @@ def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[RunSummary]:
 
 
 def require_run(folder: str | Path) -> None:
-    """Refuse a folder that is not a run's, and a file that is not a pack of one."""
+    """Refuse a folder that is not a run folder, and a file that is not a pack of a run."""
     if packs.is_file(Path(folder) / "config.toml"):
         return
     if Path(folder).is_file():
@@ -109,7 +109,7 @@ def summarise(folder: Path) -> RunSummary:
     require_run(folder)
     config = read(folder / "config.toml")
     checkpoints = Checkpoints(folder)
-    last = checkpoints.last() or checkpoints.folder / "average"  # of a pack it may be the only one
+    last = checkpoints.last() or checkpoints.folder / "average"  # in a pack it may be the only checkpoint
     if not packs.is_folder(last):
         raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
     packed, manifest = packs.is_pack(folder), read_manifest(last)
@@ -134,7 +134,7 @@ def summarise(folder: Path) -> RunSummary:
 
 
 def read_results(folder: Path, training: Mapping[str, Any], last: Path) -> dict[str, Any]:
-    """Read what a run has measured, how long it took, and what trained it."""
+    """Read a run's scores, its time, its size, and the commands that trained it."""
     records = metrics.read_records(folder / "metrics.jsonl")
     best: dict[str, Any] = next(
         (each for each in reversed(records) if each.get("kind") == "valid" and each.get("best")), {}
@@ -158,7 +158,7 @@ def read_results(folder: Path, training: Mapping[str, Any], last: Path) -> dict[
 
 
 def read_card(pack: Path) -> dict[str, Any]:
-    """Read what the run of a pack had measured, from its card."""
+    """Read the results of a packed run from its card."""
     card = reading.read_json(pack / CARD, CheckpointError)
     fields = {name: card[name] for name in ON_CARD if isinstance(card, dict) and name in card}
     nothing: dict[str, Any] = dict.fromkeys(("steps", "metric", "best", "best_step", "minutes"))
@@ -166,18 +166,18 @@ def read_card(pack: Path) -> dict[str, Any]:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether a value is a number that can be shown."""
+    """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def table_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return one table of a configuration, empty where there is none."""
+    """Return one table of a configuration, or an empty one if it is missing."""
     table = config.get(name, {})
     return table if isinstance(table, Mapping) else {}
 
 
 def describe_data(data: Mapping[str, Any]) -> str:
-    """Describe what a run was trained on, by the names of the files."""
+    """Describe the training data by the names of the files, or of the built-in corpus."""
 
     def name(key: str, table: Mapping[str, Any] = data) -> str:
         return Path(str(table[key])).name
@@ -195,7 +195,7 @@ def describe_data(data: Mapping[str, Any]) -> str:
 
 
 def count_parameters(path: Path) -> int | None:
-    """Count the numbers of a file of weights by the shapes in its header; None where they cannot be read."""
+    """Count a model's parameters from the shapes in a safetensors file's header; return None if it cannot be read."""
     try:
         with packs.open_binary(path) as (file, _):
             (size,) = struct.unpack("<Q", file.read(8))
@@ -207,7 +207,7 @@ def count_parameters(path: Path) -> int | None:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes of all files in a folder; what links lead to is not counted again."""
+    """Return the bytes of all files in a folder, without following links."""
     total = 0
     for path, _, files in os.walk(folder):
         for name in files:
@@ -217,7 +217,7 @@ def folder_size(folder: Path) -> int:
 
 
 def record_command(folder: Path, command: str) -> None:
-    """Append the command as typed to those that trained a run, one per line; a full disk does not stop training."""
+    """Append the command that trains a run to its commands.jsonl; ignore errors such as a full disk."""
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
     with (
         contextlib.suppress(OSError),
@@ -227,7 +227,7 @@ def record_command(folder: Path, command: str) -> None:
 
 
 def read_commands(folder: Path) -> tuple[str, ...]:
-    """Read the commands that trained a run, oldest first; runs of an earlier version have none."""
+    """Read the commands that trained a run, oldest first; runs of earlier versions have none."""
     try:
         lines = reading.read_bytes(folder / COMMANDS, LARGEST_COMMANDS).splitlines()
     except (OSError, reading.Unreadable):

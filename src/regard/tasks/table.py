@@ -1,7 +1,7 @@
-"""The table of tasks: what is known of each without torch, and where its class is.
+"""The table of tasks: the properties of each task that do not need torch, and the name of its class.
 
-A task's own file has the rest: its data, objective, metrics, what a trained run does, and how that is measured and
-shown (`regard.tasks.task.RunTask`).
+Each task's own file has the rest: its data, objective, metrics, and the actions, evaluation and inspection of a trained
+run (`regard.tasks.task.RunTask`).
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -22,27 +22,27 @@ __all__ = ["TASKS", "TaskRow", "default_task", "find_task"]
 @renamed_fields(alone="not has_source", like="same_models_as")
 @dataclass(frozen=True)
 class TaskRow:
-    """A row of the table."""
+    """A row of the table of tasks."""
 
     name: str
     file: str  # module and class
-    kinds: Mapping[str, str]  # what it reads (text, documents, pictures), and the usual kind of model for that
-    metrics: tuple[str, ...]  # that may say which checkpoint is best (training.metric)
-    command: str  # that uses a trained run
+    kinds: Mapping[str, str]  # the data that it reads (text, documents, pictures), each with its default kind of model
+    metrics: tuple[str, ...]  # metrics that may select the best checkpoint (training.metric)
+    command: str  # the command that uses a trained run
     measured_on: tuple[str, ...] = ("source", "reference")  # files that `Run.evaluate` takes
-    searched: tuple[str, ...] = ()  # those of the metrics that compare what a search wrote
-    picture: str = "What the model attended to."  # under the picture in a run's report; {output} is what was written
-    has_source: bool = True  # otherwise it reads what it writes
-    labels: bool = False  # it says one of a few labels, and writes no text
-    linked: bool = False  # its pairs may have word links (data.alignment), by which a head is guided
-    same_models_as: str = ""  # of a task of one's own: the task whose kinds of model serve it, where it is not obvious
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (plan.py)
+    searched: tuple[str, ...] = ()  # metrics that compare the outputs of a search
+    picture: str = "What the model attended to."  # caption of the figure in a run's report; {output} is the output
+    has_source: bool = True  # if not, the model reads only its own output
+    labels: bool = False  # whether the output is one of a few labels instead of text
+    linked: bool = False  # whether its pairs may have word links (data.alignment) for guided alignment
+    same_models_as: str = ""  # for a plugin's task: the task whose kinds of model serve it, unless `served_as` finds it
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table of the configuration (plan.py)
 
     def served_as(self, tasks: Sequence[str]) -> str | None:
-        """Find the task served by a kind of model that is, for the model, the same as this one; None if there is none.
+        """Find one of the `tasks` that a kind of model serves which is equivalent to this one for the model, or None.
 
-        To a model tasks differ in what they read, whether there is a source, and whether text or a label comes out. So
-        a task of one's own has every kind that serves one of Regard's own with the same inputs and outputs.
+        Tasks are equivalent for a model if they read the same data, both have a source or both have none, and both
+        output text or both output labels. A plugin's task can therefore use every kind that serves an equivalent task.
         """
         if self.name in tasks:
             return self.name
@@ -53,12 +53,12 @@ class TaskRow:
         return next((row.name for row in alike if {*self.reads} <= {*row.reads}), None)
 
     def all_metrics(self) -> tuple[str, ...]:
-        """Return the metrics, including those of plugins where the task writes texts to compare."""
+        """Return the metrics, including those of plugins if the task writes texts to compare."""
         return (*self.metrics, *(added("metric") if self.searched else ()))
 
     @property
     def surrounded(self) -> bool:
-        """Return whether pieces may stand around its texts (tokenizer.before, after and first)."""
+        """Return whether the tokenizer may put pieces around its texts (tokenizer.before, after and first)."""
         return "text" in self.reads and self.has_source and not self.labels
 
     @property
@@ -67,11 +67,11 @@ class TaskRow:
         return tuple(self.kinds)
 
     def usual_kind(self, reads: str) -> str:
-        """Return the kind of model that is used where none is named."""
+        """Return the default kind of model for data of this kind."""
         return self.kinds.get(reads) or next(iter(self.kinds.values()))
 
     def load(self) -> "type[RunTask]":
-        """Import the class of the task, and torch with it."""
+        """Import the task's class, which imports torch."""
         task: type[RunTask] = resolve(self.file)
         return task
 
@@ -124,14 +124,14 @@ for each in [
 
 
 def find_task(name: object) -> TaskRow:
-    """Find the row of a name, or raise a ConfigError that suggests what may be meant."""
+    """Find the row of a task by name, or raise a ConfigError that suggests similar names."""
     if not isinstance(name, str) or name not in TASKS:
         raise ConfigError("task", no_such("task", name, TASKS))
     return TASKS[name]
 
 
 def default_task(reads: str, data: DataSettings) -> str:
-    """The task that data suggests where none is named."""
+    """Return the default task for the data."""
     if reads == "pictures":
         return "caption" if data.captions or data.builtin else "classify"
     return "classify" if reads == "documents" else "translate"

@@ -1,14 +1,13 @@
-"""RunTask: the interface for starting, opening, using, measuring and showing a run, beside the loop's own; its
-engine, and results.
+"""RunTask, the interface for starting, opening, using, measuring and showing a run; engines, and results.
 
-A row of `TASKS` names a class of this kind. One of your own may build on another:
+A row of `TASKS` names a subclass of RunTask. Your own may extend another:
 
     class Reversed(Translate):
         def make_objective(self): ...
 
-An engine is what searches and scores for a run. A model of Regard's own is one; another library may stand in its place.
-It gets token numbers and gives token numbers, so that all that is done with texts stays the same. It refuses options
-that it does not serve, by their names.
+An engine searches and scores for a run. `ModelEngine` does so with one of Regard's models; another library may replace
+it. An engine receives and returns token ids, so that all work with texts is the same for every engine. It raises an
+error that names an option which it does not support.
 """
 
 # n target words · m source words
@@ -36,31 +35,31 @@ from regard.tasks.settings import Settings
 from regard.training import Prediction, Sample, Task
 
 Ids = Sequence[Sequence[int]]
-PICTURES = 64  # of a batch, where training.batch_rows is not set
-BLEU_WORDS = 4  # in its longest n-grams
+PICTURES = 64  # pictures per batch, unless training.batch_rows is set
+BLEU_WORDS = 4  # the order of BLEU's longest n-grams
 
 
 class Engine(Protocol):
-    """What a run searches, scores and aligns with."""
+    """The protocol of an engine, which searches, scores and aligns for a run."""
 
     def check(self, options: Options) -> None:
-        """Refuse options that it does not serve, by a ConfigError with the option's name."""
+        """Raise a ConfigError that names an option which the engine does not support."""
 
     def search(
         self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
     ) -> list[SearchResult]:
-        """Search for each of the sources, in batches of `budget` source tokens for each hypothesis."""
+        """Search for outputs of each source, in batches of at most `budget` source tokens, counted per hypothesis."""
 
     def score(self, sources: Ids, targets: Ids) -> list[batches.Scored]:
         """Score each target given its source."""
 
     def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Return how much each target word of a pair looked at each source word, by the settings of alignment."""
+        """Return the attention of each pair's target words to its source words, as the alignment settings define it."""
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Return these weights, and how much each source word received in all."""
+        """Return these weights, and the total attention that each source word received."""
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
         """Return the links between the words of each pair."""
@@ -68,7 +67,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ModelEngine:
-    """A model of Regard's under its own search; `replay` keeps the graphs of searches on a GPU."""
+    """An engine of one of Regard's models and its search; `replay` keeps the CUDA graphs of searches on a GPU."""
 
     model: Model
     tokenizers: Tokenizers
@@ -76,12 +75,12 @@ class ModelEngine:
     replay: Replay | None = None
 
     def check(self, options: Options) -> None:
-        """Refuse nothing: the search serves every option, or says why not when it begins."""
+        """Do nothing: the search itself checks its options."""
 
     def search(
         self, sources: Ids, options: Options, *, prefixes: Ids | None = None, budget: int | None = None
     ) -> list[SearchResult]:
-        """Search for each of the sources in batches."""
+        """Search for outputs of each source, in batches."""
         how = {"prefixes": prefixes, "device": self.device, "budget": budget, "replay": self.replay}
         return batches.search_in_batches(self.model, sources, options, **how)  # type: ignore[arg-type]
 
@@ -90,17 +89,17 @@ class ModelEngine:
         return batches.score_pairs(self.model, sources, targets, device=self.device)
 
     def word_weights(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[Tensor]:
-        """Read the weights in a teacher-forced pass."""
+        """Return the attention between words, from a teacher-forced pass."""
         return [each.weights for each in self.word_attention(pairs, settings)]
 
     def word_attention(
         self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings
     ) -> list[extraction.WordAttention]:
-        """Read the weights and what each source word received in a teacher-forced pass."""
+        """Return the attention between words and each source word's total, from a teacher-forced pass."""
         return extraction.word_attention(first_model(self.model), self.tokenizers, pairs, settings)
 
     def link_words(self, pairs: Sequence[extraction.Pair], settings: AlignmentSettings) -> list[extraction.Links]:
-        """Read the links in a teacher-forced pass."""
+        """Return the links between words, from a teacher-forced pass."""
         return extraction.link_words(first_model(self.model), self.tokenizers, pairs, settings)
 
 
@@ -109,18 +108,18 @@ class Translation:
     """One output for a text."""
 
     text: str
-    score: float  # what outputs of a text are sorted by: the log-probability with the penalties
-    log_prob: float  # what the model thinks of it: the same as `Run.score` says of the pair
+    score: float  # the log-probability with penalties, by which outputs are sorted
+    log_prob: float  # the log-probability under the model, as `Run.score` computes it
     tokens: tuple[str, ...]  # its pieces
-    finished: bool  # it ended by itself, and not at the limit of its length
-    alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
-    token_log_probs: tuple[float, ...] | None = None  # of each of its tokens, without END, where they were asked for
-    untranslated: tuple[tuple[int, int], ...] | None = None  # rows of source words, [from, to), that it leaves out
+    finished: bool  # whether it ended with END, and not at the length limit
+    alignment: tuple[tuple[int, int], ...] | None = None  # links (source word, target word), from 0
+    token_log_probs: tuple[float, ...] | None = None  # of each token, without END, if requested
+    untranslated: tuple[tuple[int, int], ...] | None = None  # spans of source words, [from, to), that it leaves out
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """A pair of sentences in words, and how much each target word looked at each source word."""
+    """A pair of sentences in words, and the attention of each target word to each source word."""
 
     source: list[str]
     target: list[str]
@@ -137,30 +136,30 @@ class Classified:
 
 
 def to_translations(outputs: Sequence[Sequence[Output]], tokenizer: Tokenizer) -> list[list[Translation]]:
-    """Turn the outputs of many searches into text, all at once."""
+    """Convert the outputs of many searches to text, in one batch."""
     texts = iter(tokenizer.decode_batch([output.tokens for each in outputs for output in each]))
     return [[to_translation(output, tokenizer, next(texts)) for output in each] for each in outputs]
 
 
 def to_translation(output: Output, tokenizer: Tokenizer, text: str | None = None) -> Translation:
-    """Convert an output of a search to text, unless that was done before."""
+    """Convert an output of a search to a Translation; `text` is the decoded text, if known already."""
     text = tokenizer.decode(output.tokens) if text is None else text
     pieces = tokenizer.pieces(tokenizer.visible(output.tokens))
     return Translation(text, output.score, output.log_prob, tuple(pieces), output.finished)
 
 
 class TrainedRun(Protocol):
-    """The part of an opened run that others need: `regard.run.Run` is one, and stands above this layer."""
+    """The protocol of an opened run for this layer; `regard.run.Run`, in a higher layer, implements it."""
 
-    folder: Path  # that it was read from
-    settings: Settings  # that it was trained with
-    model: Model  # that decodes, or the ensemble
+    folder: Path  # the folder that it was read from
+    settings: Settings  # the settings that it was trained with
+    model: Model  # the model, or the ensemble
     step: int  # of the checkpoint
     labels: tuple[str, ...]  # of a classifier
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """The tokenizers of source and target; an error where there are no texts."""
+        """The tokenizers of source and target; raises an error if the run has no texts."""
 
     @property
     def device(self) -> torch.device:
@@ -168,21 +167,21 @@ class TrainedRun(Protocol):
 
     @property
     def alignment_settings(self) -> AlignmentSettings:
-        """The settings by which alignments are read."""
+        """The settings that define alignments."""
 
     @property
     def engine(self) -> Engine:
-        """What searches, scores and aligns for the run."""
+        """The engine that searches, scores and aligns for the run."""
 
     @property
     def sentence_share(self) -> sentence_split.SentenceShare:
-        """How many of the sources that it was trained on have several sentences."""
+        """The share of training sources with several sentences."""
 
     def can(self, action: str) -> bool:
         """Return whether the run's task has an action, such as translate."""
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
+        """Return a teacher-forced example of an item and its output: `target`, or the output of a search."""
 
     def stream(
         self, texts: Iterable[str], *, chunk: int | None = None, batch_tokens: int | None = None, **options: Any
@@ -197,9 +196,9 @@ class TrainedRun(Protocol):
 
 
 class RunTask(Task):
-    """A task of the table, of which there are run folders."""
+    """A task of the table of tasks, whose runs have folders."""
 
-    actions: ClassVar[tuple[str, ...]] = ()  # of a run: those of translate, align, sample, caption and classify
+    actions: ClassVar[tuple[str, ...]] = ()  # of a run: some of translate, align, sample, caption and classify
     settings: Settings
     prepared: Prepared
     order: Order  # of batches
@@ -215,23 +214,23 @@ class RunTask(Task):
         self.order = self.make_order(budget)
 
     def make_objective(self) -> nn.Module:
-        """Make the module around the model that turns a batch into a loss."""
+        """Create the module around the model that computes the loss of a batch."""
         raise NotImplementedError
 
     def suitable_metric(self) -> str:
-        """Choose the metric that decides the best checkpoint, where none is set."""
+        """Choose the default metric for selecting the best checkpoint."""
         return "loss"
 
     def make_order(self, budget: int) -> Order:
-        """Make the order of batches of every epoch."""
+        """Create the order of batches of every epoch."""
         raise NotImplementedError
 
     def stream(self, position: data.Position) -> Iterator[tuple[data.Position, Any]]:
-        """Yield batches by a token budget, as indices of examples."""
+        """Yield plans of batches within a token budget, as indices of examples."""
         return self.order.stream(position)
 
     def make_dropout(self) -> data.BpeDropout | None:
-        """Make what cuts the texts of a batch into other pieces, where the settings ask for it."""
+        """Create the BPE dropout that splits texts differently in every epoch, or return None if it is not set."""
         share, tokenizers = self.settings.tokenizer.dropout, self.prepared.tokenizers
         seed = self.settings.training.seed
         return data.BpeDropout(tokenizers, share, seed=seed) if share and tokenizers is not None else None
@@ -245,7 +244,7 @@ class RunTask(Task):
         tokenizers: Tokenizers | None = None,
         labels: Sequence[str] = (),
     ) -> Prepared:
-        """Prepare the encoded data, pairs of texts; `tokenizers` and `labels` are those of a run that is resumed."""
+        """Prepare the encoded data, pairs of texts; `tokenizers` and `labels` are those of an earlier run, if any."""
         return prepare(settings.data, settings.tokenizer, say=say, tokenizers=tokenizers)
 
     @property
@@ -259,7 +258,7 @@ class RunTask(Task):
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer, the data and its batches, and the plugins that the run needs."""
+        """Return the task, the model, the hashes of tokenizer and data, the batches' options, seed and plugins."""
         settings, tokenizers = self.settings, self.prepared.tokenizers
         return {
             "task": settings.task,
@@ -274,27 +273,27 @@ class RunTask(Task):
         }
 
     def example(self) -> tuple[Item, str | None] | None:
-        """Return an item of the validation set, and an output where one is given, for the picture in a run's report."""
+        """Return an item of the validation set, and optionally its output, for the figure in a run's report."""
         return None
 
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """Return an input and an output for a teacher-forced pass: what the search finds for the item, or `target`."""
+        """Return a teacher-forced example of an item and its output: `target`, or the output of a search."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 
     @classmethod
     def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
-        """Measure a run on a test set: its files, each by its name, and options of the search such as beam=5."""
+        """Measure a run on a test set; `options` are its files by name, and options of the search such as beam=5."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be measured")
 
 
 def prepare_data(settings: Settings, **how: Any) -> Prepared:
-    """Prepare the encoded data of the task; `how` are the other arguments of its `RunTask.prepare`."""
+    """Prepare the encoded data of the task; `how` holds the other arguments of its `RunTask.prepare`."""
     return settings.row.load().prepare(settings, **how)
 
 
 def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
-    """Build a new model for these vocabularies: a language model reads what it writes; a classifier names labels."""
+    """Build a new model for these vocabularies, and a classifier for the labels."""
     source, target = vocabulary_sizes(settings, tokenizers, labels)
     row = settings.row
     if tokenizers is not None and not tokenizers.same_ids and row.has_source and not row.labels:
@@ -309,14 +308,14 @@ def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Seque
 
 def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> tuple[int, int]:
     """Return the sizes of a model's input vocabulary, 0 for pictures, and of its output: tokens or labels."""
-    if tokenizers is None:  # pictures, and labels
+    if tokenizers is None:  # a classifier of pictures
         return 0, len(labels)
     target = len(labels) if settings.row.labels else tokenizers.target.size
     return tokenizers.source.size if settings.row.has_source else target, target
 
 
 def halve(batch: Any, problem: str) -> Sequence[Any]:
-    """Split a batch in two; of one example the `problem`, which says what to do, is a TrainingError."""
+    """Split a batch in two; for a single example raise a TrainingError with the message `problem`."""
     try:
         halves: Sequence[Any] = batch.halves()
     except ArgumentError:
@@ -325,12 +324,12 @@ def halve(batch: Any, problem: str) -> Sequence[Any]:
 
 
 def pick_three(order: Sequence[int]) -> list[int]:
-    """Pick three examples, a quarter, a half and three quarters along an order; fewer where there are fewer."""
+    """Pick the examples a quarter, a half and three quarters along an order, or fewer of a short one."""
     return sorted({order[len(order) * part // 4] for part in (1, 2, 3)}) if order else []
 
 
 def without_bleu(shape: TextProfile) -> str | None:
-    """Choose a metric where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
+    """Choose a metric for texts that do not suit word n-grams (none, no spaces, or too few words); otherwise None."""
     if not shape.words:
         return "loss"
     if shape.unspaced:
@@ -373,16 +372,16 @@ class NextToken(RunTask):
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
         self.validation_samples = []
-        if rows and math.isfinite(figures["loss"]):  # without finite scores there is nothing to search
+        if rows and math.isfinite(figures["loss"]):  # a search needs finite logits
             try:
                 self.validation_samples, scores = self.write(rows)
-            except NotFiniteError:  # though what is given to it has a finite loss
+            except NotFiniteError:  # the loss is finite, but logits in the search are not
                 return figures
             figures |= scores | self.plugin_scores()
         return figures
 
     def plugin_scores(self) -> dict[str, float]:
-        """Score the outputs of the last validation by the metrics of plugins."""
+        """Score the outputs of the last validation with the metrics of plugins."""
         outputs = [each.output for each in self.validation_samples]
         references = [each.reference for each in self.validation_samples]
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
@@ -403,13 +402,13 @@ class NextToken(RunTask):
         return {"loss": total / count}
 
     def samples(self) -> list[Sample]:
-        """Return three outputs of the last validation, the same three every time, of different lengths."""
+        """Return three outputs of the last validation, always of the same sources, of different lengths."""
         samples = self.validation_samples
         by_length = sorted(range(len(samples)), key=lambda i: (len(samples[i].source), i))
         return [samples[i] for i in pick_three(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer and the data, with its weights."""
+        """Return the common values, and the weights of the corpora."""
         return {**super().fingerprint(), "weights": list(self.prepared.weights)}
 
 
@@ -419,7 +418,7 @@ class TextPairs(NextToken):
     def __init__(self, settings: Settings, prepared: data.Prepared, budget: int):
         super().__init__(settings, prepared, budget)
         self.linking = data.Linking(self.tokenizers) if settings.training.guided else None
-        self.form: str | None = None  # of batches, where it is not as it comes
+        self.form: str | None = None  # of batches: packed, padded up, or None for the usual padding
         self.dropout = self.make_dropout()
 
     @property
@@ -429,7 +428,7 @@ class TextPairs(NextToken):
         return self.prepared.tokenizers
 
     def make_objective(self) -> nn.Module:
-        """Make the objective of predicting the next token."""
+        """Create the objective of predicting the next token."""
         return Prediction(self.model, self.settings.training.smoothing)
 
     def make_order(self, budget: int) -> data.Order:
@@ -445,7 +444,7 @@ class TextPairs(NextToken):
         )
 
     def batch(self, plan: Any, position: data.Position) -> data.Batch | data.PackedBatch:
-        """Load the pairs' tokens, with their links where a head is guided."""
+        """Load the pairs' tokens, with their links if training uses guided alignment."""
         train, longest = self.prepared.train, self.settings.data.longest
         if self.form == "packed":
             sides, lengths, _ = data.batching.read(train, plan, self.dropout, position.epoch, longest)
@@ -454,7 +453,7 @@ class TextPairs(NextToken):
         return batch if self.form is None else data.batching.pad_up(batch)
 
     def limit_shapes(self, half: bool) -> None:
-        """Pack batches where the model serves them as they lie; otherwise pad them a little more."""
+        """Pack batches in half precision if the model supports it; otherwise pad them up to fewer shapes."""
         if self.linking is None:
             self.form = "packed" if half and self.model.packs else "padded"
 
@@ -470,7 +469,7 @@ class TextPairs(NextToken):
         return (data.batching.load(valid, plan) for plan in data.Order(valid.lengths, self.order.budget).epoch(0))
 
     def facts(self) -> list[tuple[str, str]]:
-        """Model, data and vocabulary."""
+        """List the model, the data, the vocabulary and the batch size."""
         tokenizers = self.tokenizers
         size, kinds = f"{tokenizers.target.size:,}", (tokenizers.source.kind, tokenizers.target.kind)
         vocabulary = f"{size} pieces, joint" if tokenizers.same_ids else f"{tokenizers.source.size:,} and {size} pieces"
@@ -493,11 +492,11 @@ class TextPairs(NextToken):
         say: Say = ignore,
         **options: Any,
     ) -> EvaluationReport:
-        """Compare what the run writes for `source` with `reference`, or measure how likely that is: lines of files.
+        """Compare the run's outputs for the lines of `source` with those of `reference`, or measure their perplexity.
 
-        Instead of the files that `TextTest.read` takes there may be a `test` that is read already; the other options
-        are then those of `TextTest.measure`. `search` are the options of the search, by default a beam of 5 and a
-        length penalty of 0.6.
+        `options` are the arguments of `TextTest.read` and `TextTest.measure`. A `test` that is already read replaces
+        those of `TextTest.read`. `search` holds the options of the search, by default a beam of 5 and a length penalty
+        of 0.6.
         """
         search = {"beam": 5, "length_penalty": 0.6} if search is None else search
         how = {name: options.pop(name) for name in ("batch_tokens", "keep", "watch") if name in options}

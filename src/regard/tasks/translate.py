@@ -1,4 +1,4 @@
-"""Translation: the task as it is trained, and the actions of a trained run: translate, score, align, inspect."""
+"""Translation: the task for training, and the actions of a trained run: translate, score, align, inspect."""
 
 # b sentences · n target positions · m source positions · d width · l links
 import itertools
@@ -28,8 +28,8 @@ from regard.training import Loss, Prediction, Sample, TrainingSettings, inputs
 
 __all__ = ["Translate", "align", "link_pairs", "score", "translate"]
 
-PAIRS = 8192  # pairs that are aligned together
-SPELLED = 30  # symbols of a line: of more, hardly one is right to the last
+PAIRS = 8192  # pairs to align together
+SPELLED = 30  # symbols per line above which hardly any line matches exactly
 
 
 class Translate(TextPairs):
@@ -43,7 +43,7 @@ class Translate(TextPairs):
         return translation_metric([target for _, target in self.prepared.valid_pairs]) if rows else "loss"
 
     def make_objective(self) -> Prediction:
-        """Make the objective: the next token, and where one head should look if it is guided."""
+        """Create the objective: predicting the next token, with guided alignment if it is set."""
         training, train = self.settings.training, self.prepared.train
         if not training.guided:
             return Prediction(self.model, training.smoothing)
@@ -54,7 +54,7 @@ class Translate(TextPairs):
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
-        """Translate; references are rewritten by the tokenizer, as outputs are."""
+        """Translate the first validation sources, and score against references that the tokenizer normalises."""
         pairs = self.prepared.valid_pairs[:rows]
         sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
         outputs = self.translate(sources)
@@ -93,7 +93,7 @@ class Translate(TextPairs):
 
 
 def translation_metric(references: Sequence[str]) -> str:
-    """Choose BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
+    """Choose a metric: BLEU for sentences, exact match for names and short symbol strings, chrF without spaces."""
     shape = TextProfile.of(references)
     if shape.spelled and shape.words > SPELLED:
         return "chrf"
@@ -113,7 +113,7 @@ def translate(
     batch_tokens: int | None = None,
     **options: Any,
 ) -> Iterator[list[Translation]]:
-    """The translations of each text, best first: what `Run.stream` describes."""
+    """Yield the translations of each text, best first; `Run.stream` documents the arguments."""
     if chunk is None:
         chunk = CHUNK_CUDA if run.device.type == "cuda" else CHUNK
     if chunk < 1:
@@ -141,7 +141,7 @@ def translate(
 def chunks_of(
     texts: Iterable[str], prefixes: Iterable[str] | None, size: int
 ) -> Iterator[tuple[list[str], list[str] | None]]:
-    """Yield the texts in chunks, each with what its outputs begin with, where there are prefixes: one for each text."""
+    """Yield the texts in chunks, each with its prefixes, or None without; there must be one prefix for each text."""
     texts, begins, count = iter(texts), None if prefixes is None else iter(prefixes), 0
     while rows := list(itertools.islice(texts, size)):
         begun = None if begins is None else list(itertools.islice(begins, len(rows)))
@@ -154,7 +154,7 @@ def chunks_of(
 
 
 def line_fitter(run: TrainedRun, *, split: bool | None = False, warn: Say = ignore) -> file_translation.LineFitter:
-    """Fit lines to a run: to its lengths, and with the tags of its corpora."""
+    """Create a LineFitter for a run: for its length limits, and the tags of its corpora."""
     data = run.settings.data
     tags = [corpus.tag for corpus in data.corpora if corpus.tag]
     return file_translation.LineFitter(
@@ -173,13 +173,12 @@ def translate_lines(
     warn: Say = ignore,
     **options: Any,
 ) -> Iterator[tuple[int, str]]:
-    """Translate a file or a pipe; yield, block by block, how many lines are done, and the text to write for them.
+    """Translate files or a pipe; yield for each block the number of lines done, and the text to write for them.
 
-    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. By
-    default texts that a person types are split, where the run was trained on single sentences, and files and pipes are
-    not: then `warn` is told how many lines have several sentences. In a table the sources are read. With `coverage`, by
-    default of texts that are typed, `warn` is told of source words that outputs leave out. The other `options` are
-    those of `translate`.
+    With `split`, translate each line sentence by sentence; otherwise truncate lines that are too long, with a warning.
+    By default, typed texts are split if the run was trained on single sentences; files and pipes are not, but a warning
+    counts their lines with several sentences. Of a table, only the sources are translated. With `coverage`, the default
+    for typed texts, warn about source words that outputs leave out. The other `options` are those of `translate`.
     """
     typed = all(isinstance(path, GivenText) or is_keyboard(path) for path in lines.paths)
     if coverage is None:
@@ -188,7 +187,7 @@ def translate_lines(
         lines.size = CHUNK_CUDA
     lines.texts = [TableTexts.of(path, run.settings.data, lines.say) or list for path in lines.paths]
     fit = line_fitter(run, split=split, warn=warn)
-    if split is None:  # a text that is typed is never cut
+    if split is None:  # a typed text is never truncated
         fit.split = (run.sentence_share.single or None) if typed else False
         fit.counter = sentence_split.SentenceCounter(fit.tags) if run.sentence_share.single and not typed else None
 
@@ -200,13 +199,13 @@ def translate_lines(
     how: dict[str, Any] = {"nbest": nbest, "ranked": ranked, "look": look}
     for block in file_translation.translate_file(lines, search, fit, form, processes, **how):
         yield block
-        if typed:  # below the translation that it is about
+        if typed:  # print the warning below its translation
             report.tell()
     report.tell()
 
 
 def check_attention(run: TrainedRun) -> None:
-    """Refuse a model that has nothing to be aligned by."""
+    """Refuse a model without attention to its source, which alignment needs."""
     if not first_model(run.model).cross_attentions:
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} has no attention to its source")
 
@@ -220,7 +219,7 @@ def translate_chunks(
     texts: Iterable[str],
     prefixes: Iterable[str] | None,
 ) -> Iterator[list[Translation]]:
-    """Yield the translations, as they are asked for."""
+    """Yield the translations of each text lazily, in chunks of `size` texts."""
     count = 0
     for rows, prefix_texts in chunks_of(texts, prefixes, size):
         begun = prefixes_of(run, len(rows))
@@ -243,7 +242,7 @@ def translate_chunks(
 
 
 def prefixes_of(run: TrainedRun, count: int) -> list[list[int]] | None:
-    """Return what every one of `count` outputs begins with (tokenizer.first); None for nothing."""
+    """Return the prefixes of `count` outputs, which tokenizer.first sets, or None if it is empty."""
     first = run.tokenizers.target.before
     return [[*first] for _ in range(count)] if first else None
 
@@ -257,7 +256,7 @@ def add_alignments(
     replace_unknown: bool,
     coverage: bool = False,
 ) -> Iterator[list[Translation]]:
-    """Convert outputs to text, with their alignments, and with the source words that they leave out."""
+    """Convert outputs to text, with the requested extras: alignments, replaced unknown words, untranslated words."""
     needed = [
         (i, j)
         for i, each in enumerate(outputs)
@@ -287,7 +286,7 @@ def add_alignments(
 
 
 def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str], weights: Tensor) -> str:
-    """Replace unknown words in the text by the source words that they looked at most."""
+    """Replace unknown words in the output by the source words to which they attend most."""
     target = run.tokenizers.target
     text_words, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
     for token, word in zip(output.tokens, belongs, strict=True):
@@ -303,7 +302,7 @@ def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> li
 
 
 def align(run: TrainedRun, source: str, target: str) -> Aligned:
-    """Align each pair of texts: how much each target word looked at each source word."""
+    """Return the words of a pair of texts, and the attention of each target word to each source word."""
     check_attention(run)
     tokenizers = run.tokenizers
     ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
@@ -314,7 +313,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[extraction.Links]:
-    """Yield the links (source word, target word) of each pair of texts, as they are asked for."""
+    """Yield the links (source word, target word) of each pair of texts, lazily."""
     check_attention(run)
     rows = iter(pairs)
     while some := list(itertools.islice(rows, chunk)):
@@ -332,27 +331,27 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
 
 
 class Guided(Prediction):
-    r"""The objective of guided alignment: the next token, and one head is taught to look at what a word translates.
+    r"""The objective of guided alignment: predict the next token, and train one head's weights towards given links.
 
-    Chen et al. 2016 (arXiv:1607.01628), section 3; of a Transformer's heads one alone, of the last layer but one, after
-    Garg et al. 2019 (arXiv:1909.02074), section 3.3:
+    Chen et al. 2016 (arXiv:1607.01628), section 3. In a Transformer only one head is guided, by default (with more than
+    three layers) in the last layer but one, as in Garg et al. 2019 (arXiv:1909.02074), section 3.3:
 
     $L = L_{\text{next token}} - \lambda \sum_i \sum_j G_{ij} \log a_{ij}$
 
-    over the target pieces i that are linked, $G_i$ even over the source pieces that i is linked to, $a_i$ what the head
-    looks at in the step that writes i. A departure: Garg's head sees the whole target in a pass of its own, and here it
-    sees what is written so far, so that one pass does both.
+    over the linked target pieces i. $G_i$ is uniform over the source pieces to which i is linked, and $a_i$ holds the
+    head's attention weights in the step that predicts i. A difference: Garg's head sees the whole target in a separate
+    pass; here it sees only the pieces before i, so that one pass computes both losses.
     """
 
-    replays = False  # the head is watched, and no two batches have as many links
+    replays = False  # reading the head's weights needs `watch`, and the number of links varies between batches
 
     def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
-        """Guide the attention to the source that `watch` knows by `name`."""
+        """Guide a head of the attention to the source that `watch` calls `name`."""
         super().__init__(model, smoothing)
         self.weight, self.name, self.head = weight, name, head
 
     def forward(self, batch: Batch | PackedBatch) -> Loss:
-        """Sum both losses; `guided` is over the linked target pieces, of which there are `guided_count`."""
+        """Sum both losses; `guided` is the sum over linked target pieces, `guided_count` their number."""
         if not self.training or isinstance(batch, PackedBatch):
             return super().forward(batch)
         if batch.links is None or not len(batch.links):  # report both: every process sums the same parts
@@ -370,7 +369,7 @@ class Guided(Prediction):
     def decode_with_weights(
         self, memory: Memory, target: Tokens
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
-        """Return the decoder's output and the guided head's weights; all other attentions stay on their fast path."""
+        """Return the decoder's output and the guided head's weights; all other attentions keep their fast path."""
         if self.model.gives_weights:
             hidden, extra = self.model.decode(memory, target)
             return hidden, extra["weights"]
@@ -381,15 +380,15 @@ class Guided(Prediction):
 
 
 def guided_loss(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
-    """Compute -Σ G log a over all links of a batch: how far the weights are from the links."""
+    """Compute -Σ G log a over all links of a batch: the cross-entropy between links and attention weights."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     link_weights = weights[links.row, links.target, links.source].to(wide)
-    # Clamp weights that underflow: no gradient, and no infinite loss.
+    # Clamp weights that underflow: they get no gradient, and the loss stays finite.
     return -(links.weight * link_weights.clamp(min=torch.finfo(wide).tiny).log()).sum()
 
 
 def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
-    """Return the name of the guided attention and its head, or raise a ConfigError that lists what there is."""
+    """Return the name of the guided attention and its head, or raise a ConfigError if it does not exist."""
     cross_attentions, layer, head = model.cross_attentions, settings.guided_layer, settings.guided_head
     if not cross_attentions or not model.projects:
         why = "no attention to its source" if not cross_attentions else "an attention that is its output"

@@ -1,7 +1,7 @@
 """Training: a plain loop that knows only a Task, with checkpoints that survive interruptions.
 
-The loop: `train`, `Trainer`, `Task`, `Loss`, `Prediction`, settings, time, processes. Checkpoints: `Checkpoints`,
-weights, manifests, the run folder, adapters. What is shown and recorded: progress, metrics, samples, trackers.
+The loop: `train`, `Trainer`, `Task`, `Loss`, `Prediction`, settings, time limits, processes. Checkpoints:
+`Checkpoints`, weights, manifests, the run folder, adapters. Output: progress, metrics, samples, trackers.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,13 @@
-r"""Low-rank adapters: fine-tuning that changes a few numbers beside each large matrix, and none of the matrix itself.
+r"""Low-rank adapters: fine-tuning that trains two small matrices beside each large one, which stays frozen.
 
 Hu et al. 2021 (arXiv:2106.09685), section 4.1: $W + B A$, with $A$ [r e] drawn at random and $B$ [d r] zero, so that
-training begins with the model as it is. The paper's factor α/r is 1 here: it is one with the learning rate. Beside the
-attention's projections, which the paper adapts, those of the feed-forward nets are adapted; embeddings, norms, biases
-and the readout stay as they are.
+training begins with the unchanged model. The paper's factor α/r is 1 here: the learning rate can absorb it. Regard
+adapts the attention's projections, as the paper does, and also the feed-forward nets; embeddings, norms, biases and
+the readout stay frozen.
 
-A layer's `weight` is then a tensor that is computed from the three, in float32, and whoever reads it needs to know
-nothing. A checkpoint holds A and B alone, and the run folder W, once, in base.safetensors. Read for use they are plain
-weights again: `merge_weights`.
+The adapter computes a layer's `weight` from W, A and B in float32, so that code that reads `weight` needs no change.
+A checkpoint holds only A and B; the run folder holds W once, in base.safetensors. `merge_weights` combines them into
+plain weights.
 """
 
 # d width out · e width in · r rank
@@ -34,7 +34,7 @@ FREEZE = "training.freeze"
 
 
 class Adapter(nn.Module):
-    """A change of rank r to a weight [d e]: the product of `up` (the paper's B) and `down` (its A)."""
+    """A rank-r update of a weight [d e]: the product of `up` (the paper's B) and `down` (its A)."""
 
     down: Float[Tensor, "r e"]
     up: Float[Tensor, "d r"]
@@ -43,14 +43,14 @@ class Adapter(nn.Module):
         super().__init__()
         rows, columns = weight.shape
         down = torch.empty(rank, columns, dtype=weight.dtype)
-        # The paper's own code draws A as torch draws a linear layer.
+        # The paper's own code initialises A as PyTorch initialises a linear layer.
         nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
         self.down = nn.Parameter(down.to(weight.device))
         self.up = nn.Parameter(torch.zeros(rows, rank, dtype=weight.dtype, device=weight.device))
-        self.merged = False  # the weight has the change in it already
+        self.merged = False  # whether the weight already contains the update
 
     def forward(self, weight: Float[Tensor, "d e"]) -> Float[Tensor, "d e"]:
-        """Compute W + B A, not in half precision: a small change would be lost beside W."""
+        """Compute W + B A without autocast: half precision would round a small update away."""
         if self.merged:
             return weight
         with torch.autocast(weight.device.type, enabled=False):
@@ -61,9 +61,9 @@ class Adapter(nn.Module):
 
 
 def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
-    """Give the projections of a model's attentions and feed-forward nets adapters, and freeze everything else.
+    """Add adapters to the projections of a model's attentions and feed-forward nets, and freeze all other parameters.
 
-    What is frozen already gets none. Return the number of weights that are left to train.
+    Layers that are already frozen get no adapter. Return the number of trainable weights.
     """
     generator = torch.Generator().manual_seed(seed)
     found: list[nn.Module | None] = []
@@ -84,13 +84,13 @@ def add_adapters(model: nn.Module, rank: int, seed: int = 0) -> int:
             )
     model.requires_grad_(False)
     for layer in layers:
-        # `unsafe`: without a trial call, of a change that is zero.
+        # `unsafe` skips the trial call of forward, which is not needed: the update is zero.
         parametrize.register_parametrization(layer, "weight", Adapter(layer.weight, rank, generator), unsafe=True)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 class Adapted(NamedTuple):
-    """A layer with an adapter: the weight that it has beside it, and the adapter."""
+    """A layer with an adapter: the layer, its frozen weight, and the adapter."""
 
     layer: nn.Module
     weight: nn.Parameter
@@ -98,7 +98,7 @@ class Adapted(NamedTuple):
 
 
 def adapters_of(model: nn.Module) -> dict[str, Adapted]:
-    """Return the layers that have adapters, by their names."""
+    """Return the layers that have adapters, by name."""
     found: dict[str, Adapted] = {}
     for name, module in model.named_modules():
         if parametrize.is_parametrized(module, "weight"):
@@ -114,7 +114,7 @@ def has_adapters(model: nn.Module) -> bool:
 
 
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that a checkpoint holds: all of them or, with adapters, those that are trained."""
+    """Return the weights that a checkpoint holds: all of them or, with adapters, only the trained ones."""
     weights = weights_of(model)
     if not has_adapters(model):
         return weights
@@ -122,7 +122,7 @@ def trained_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def plain_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that adapters change, and all that they do not, under the names that a plain model has."""
+    """Return a model's weights without its adapters, under the names that a plain model has."""
     return {
         name.replace(".parametrizations.weight.original", ".weight"): tensor.detach()
         for name, tensor in weights_of(model).items()
@@ -132,7 +132,7 @@ def plain_weights(model: nn.Module) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def merge_adapters(model: nn.Module) -> Iterator[None]:
-    """Put what adapters change into the weights themselves inside the block, for a search that reads them often."""
+    """Merge adapters into the weights inside the block, for decoding, which reads the weights often."""
     adapters = list(adapters_of(model).values())
     with swap_values([each.weight for each in adapters], (each.adapter(each.weight) for each in adapters)):
         try:
@@ -145,13 +145,13 @@ def merge_adapters(model: nn.Module) -> Iterator[None]:
 
 
 def fold_adapters(model: nn.Module) -> None:
-    """Make a model with adapters an ordinary one, with plain weights that have the changes in them."""
+    """Merge a model's adapters into plain weights permanently, and remove the adapters."""
     for each in adapters_of(model).values():
         parametrize.remove_parametrizations(each.layer, "weight", leave_parametrized=True)
 
 
 def describe_adapters(model: nn.Module) -> list[tuple[str, str]]:
-    """Describe the adapters of a model for the facts of a run, where it has any."""
+    """Describe the adapters of a model for the facts of a run; return an empty list if it has none."""
     adapters = adapters_of(model)
     if not adapters:
         return []
@@ -166,7 +166,7 @@ def describe_adapters(model: nn.Module) -> list[tuple[str, str]]:
 
 
 def merge_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """Return plain weights: the base's, with what an adapter that was read from `where` changes."""
+    """Return plain weights: the base weights plus the adapters' updates; error messages name the file `where`."""
     weights = dict(base)
     layers = dict.fromkeys(name.partition(PLACE)[0] for name in trained if PLACE in name)
     for layer in layers:
@@ -196,9 +196,9 @@ def merge_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], whe
 
 
 def mean_adapters(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Average the weights of several checkpoints; adapters so that their products are averaged.
+    """Average the weights of several checkpoints; of adapters, average the products $B A$.
 
-    The mean of n products of rank r is one of rank n r: $[B_1 … B_n] / n$ times the $A_i$ below each other.
+    The mean of n products of rank r has rank n r: $[B_1 … B_n] / n$ times the stacked $A_i$.
     """
     mean = mean_weights(checkpoints)
     for name in mean:
@@ -209,23 +209,23 @@ def mean_adapters(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]
 
 
 def load_mean_adapters(model: nn.Module, mean: Mapping[str, Tensor]) -> None:
-    """Load a mean of checkpoints, whose adapters are of a higher rank; the model cannot be trained on."""
+    """Load a mean of checkpoints, whose adapters have a higher rank; the model cannot be trained afterwards."""
     for name, each in adapters_of(model).items():
         for part in ("up", "down"):
             old = getattr(each.adapter, part)
             setattr(each.adapter, part, nn.Parameter(mean[f"{name}{PLACE}{part}"].to(old), requires_grad=False))
 
 
-# ---- parts that are not trained at all
+# ---- frozen parts
 
 
 def freeze_parts(model: nn.Module, parts: Sequence[str]) -> int:
-    """Freeze the parameters that are meant by `embeddings`, by a module's name such as encoder, or by a pattern.
+    """Freeze the parameters that each part selects: `embeddings`, a module's name such as encoder, or a pattern.
 
-    A pattern is one of parameters' names, such as encoder.blocks.0.* or *.bias. Return the number of weights that are
-    frozen; a part that there is none of is an error, and so is a model of which nothing is left to train.
+    A pattern matches parameter names, such as encoder.blocks.0.* or *.bias. Return the number of frozen weights. Raise
+    a ConfigError if a part matches no parameter, or if the parts leave no parameter to train.
     """
-    names = {id(parameter): name for name, parameter in model.named_parameters()}  # a shared one once
+    names = {id(parameter): name for name, parameter in model.named_parameters()}  # each shared parameter once
     frozen: set[int] = set()
     for part in parts:
         if part == "embeddings":
@@ -242,12 +242,12 @@ def freeze_parts(model: nn.Module, parts: Sequence[str]) -> int:
         frozen |= meant
     if parts and frozen >= names.keys():
         raise ConfigError(FREEZE, f"{', '.join(map(show_value, parts))} given, which leaves nothing to train")
-    for parameter in model.parameters():  # others may be frozen by the model itself
+    for parameter in model.parameters():  # the model may have frozen others itself
         if id(parameter) in frozen:
             parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in model.parameters() if id(parameter) in frozen)
 
 
 def matches(name: str, part: str) -> bool:
-    """Return whether a parameter's name is that of a part, below it, or fits its pattern."""
+    """Return whether a parameter has the name `part`, belongs to the module `part`, or matches the pattern `part`."""
     return name == part or name.startswith(f"{part}.") or fnmatchcase(name, part)

@@ -1,16 +1,17 @@
-"""Checkpoints: folders that are complete or absent, and refused by name when a byte of them has changed.
+"""Checkpoints: folders that are complete or absent, and that Regard refuses to load if a byte of them has changed.
 
     checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      average/{…}
-                best.json (which is best, hashed)      best → step-…   last → step-… (conveniences)
-    base.safetensors (of a run with adapters: the weights that these change, of which checkpoints hold none)
+                best.json (the best one's name, hash)  best → step-…   last → step-… (conveniences)
+    base.safetensors (only with adapters: the frozen weights that they update, which checkpoints do not hold)
 
-A folder is written under another name, synced, and renamed; the manifest holds the size and the SHA-256 of every file
-and is itself written in one canonical form. `best.json` names the best checkpoint and the SHA-256 of its manifest. The
-links are for people, and made where the system allows it: nothing here follows them where there is a best.json, so that
-a copy by any tool loads the same model. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
+A checkpoint folder is written under a temporary name, synced, and renamed. Its manifest holds the size and the SHA-256
+of every file, in one canonical form. `best.json` holds the name of the best checkpoint and the SHA-256 of its manifest.
+The links are for people; they exist if the file system supports them. Code follows them only if there is no best.json,
+so that a copy of a run loads the same model, whatever tool made it. Loading never runs code: tensors are in
+safetensors files, everything else in JSON.
 
-A checksum shows that a file is as it was written, not who wrote it: a manifest may come from somebody else, and every
-value is checked before it is used. Torch is imported where tensors are read or written, and not by who reads manifests.
+A checksum shows that a file is unchanged, not who wrote it. A manifest may come from a stranger, so every value is
+checked before use. Only functions that read or write tensors import torch; reading a manifest does not.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FILES = ("model.safetensors", "trainer.safetensors")
 BASE = "base.safetensors"  # in the run folder: the weights that adapters change
-COUNT = 2**63  # more than anything is counted to
+COUNT = 2**63  # every count is below this
 NAME = re.compile(r"step-(?P<step>[0-9]{6}|[1-9][0-9]{6,17})|average")  # of a checkpoint's folder
 
 
@@ -54,7 +55,7 @@ class Checkpoint:
 
 
 class Score(NamedTuple):
-    """The best score of a run up to a checkpoint, the step that had it, and its loss, which decides between equals."""
+    """The best score of a run up to a checkpoint, its step, and its loss, which breaks ties."""
 
     value: float
     step: int
@@ -67,7 +68,7 @@ class BestRecord:
 
     name: str
     manifest: str
-    score: Score | None  # to be beaten, even where the folder is gone
+    score: Score | None  # the score to beat, even if the folder is gone
 
 
 class Checkpoints:
@@ -80,14 +81,14 @@ class Checkpoints:
     # ---- reading
 
     def find(self, which: str) -> Path:
-        """Find the checkpoint `best`, `last` or one by name, such as step-000500; an error says what is wrong."""
+        """Find the checkpoint `best`, `last` or one by name, such as step-000500, or raise a CheckpointError."""
         folder = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
         if folder is None or not packs.is_folder(folder):
             raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
         return folder
 
     def steps(self) -> list[Path]:
-        """List all checkpoints of steps, oldest first."""
+        """List all checkpoints step-…, oldest first."""
         names = (name for name in packs.list_names(self.folder) if name.startswith("step-") and NAME.fullmatch(name))
         folders = [self.folder / name for name in names if packs.is_folder(self.folder / name)]
         return sorted(folders, key=lambda each: int(each.name[5:]))
@@ -98,14 +99,14 @@ class Checkpoints:
         return steps[-1] if steps else None
 
     def best(self) -> Path | None:
-        """Return the checkpoint with the best score; the newest one where nothing was measured yet."""
+        """Return the checkpoint with the best score, or the newest one if none has a score."""
         record = self.best_record()
         if record is None:
             return self.best_unrecorded()
         for each in (self.last(), self.folder / "average"):
-            # A kill came between a checkpoint and the best.json that names it.
+            # The process was killed after writing this checkpoint and before naming it in best.json.
             if each is not None and packs.is_folder(each):
-                with contextlib.suppress(CheckpointError):  # damaged: reading it raises the error
+                with contextlib.suppress(CheckpointError):  # damaged: reading it later raises the error
                     if read_manifest(each).get("better_than") == record.manifest:
                         return each
         for each in (self.folder / record.name, self.folder / f".old-{record.name}"):
@@ -120,7 +121,7 @@ class Checkpoints:
         )
 
     def best_record(self) -> BestRecord | None:
-        """Read best.json; None where there is none."""
+        """Read best.json; return None if it does not exist."""
         path = self.folder / "best.json"
         if not os.path.lexists(path) and not packs.is_file(path):
             return None
@@ -140,7 +141,7 @@ class Checkpoints:
         return BestRecord(name, manifest, parse_score(check_key(table, "counters", dict, "a table", where), where))
 
     def best_average(self) -> Score | None:
-        """Return the score of the mean of checkpoints, where that is the best one, missing or not."""
+        """Return the score of the checkpoint `average` if it is the best one, even if its folder is missing."""
         record = self.best_record()
         with contextlib.suppress(CheckpointError):
             best = self.best()
@@ -149,7 +150,7 @@ class Checkpoints:
         return record.score if record is not None and record.name == "average" else None
 
     def best_unrecorded(self) -> Path | None:
-        """Find the best checkpoint of a run without best.json: by its link, or by the manifests' counters."""
+        """Find the best checkpoint of a run without best.json: from the link, or from the manifests' counters."""
         last = self.last()
         if last is None:
             return None
@@ -157,16 +158,16 @@ class Checkpoints:
         if (name := self.linked("best")) and NAME.fullmatch(name):
             newer = self.folder / step_name(best.step if best else 0)
             if name != "average" and int(newer.name[5:]) > int(name[5:]) and newer.is_dir():
-                return newer  # a kill came before its link was made
+                return newer  # the process was killed before it updated the link
             for each in (self.folder / name, self.folder / f".old-{name}"):
                 if each.is_dir():
                     return each
             raise missing_error(self.folder / name, "the link best leads to it")
         average = self.folder / "average"
-        if average.is_dir():  # the mean of checkpoints, in a run that has lost its link
+        if average.is_dir():  # the mean of checkpoints, in a run that has lost its links
             own, step = read_score(average), read_manifest(average)["step"]
             same = last.with_name(step_name(step))
-            beaten = step < int(last.name[5:]) and best != own  # a later step was better
+            beaten = step < int(last.name[5:]) and best != own  # a later checkpoint was better
             if own and own.step == step and not beaten and not (same.is_dir() and read_score(same) == own):
                 return average
         if best is None:
@@ -177,14 +178,14 @@ class Checkpoints:
         return folder
 
     def linked(self, link: str) -> str | None:
-        """Return the name that the link `best` or `last` points at."""
+        """Return the name that the link `best` or `last` points to, or None if there is no such link."""
         path = self.folder / link
         return os.readlink(path) if path.is_symlink() else None
 
     # ---- writing
 
     def clean(self) -> None:
-        """Remove what a killed process left half written, and put back what it was about to replace."""
+        """Remove partly written files of a killed process, and restore the checkpoint that it was replacing."""
         for old in self.folder.glob(".old-*"):
             name = self.folder / old.name.removeprefix(".old-")
             if not name.exists():
@@ -198,7 +199,7 @@ class Checkpoints:
     def write(
         self, name: str, model: "Mapping[str, Tensor]", trainer: "Mapping[str, Tensor]", manifest: Mapping[str, Any]
     ) -> Path:
-        """Write a new checkpoint folder, whole or not at all."""
+        """Write a new checkpoint folder atomically."""
         from safetensors.torch import save
 
         target, writing, old = (self.folder / f"{prefix}{name}" for prefix in ("", ".writing-", ".old-"))
@@ -213,7 +214,7 @@ class Checkpoints:
                 files[file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             write_synced(writing / "manifest.json", canonical({"format": FORMAT, **manifest, "files": files}))
             disk.sync(writing)
-            if target.exists():  # the same name again: the old one stays until the new one is whole
+            if target.exists():  # keep the old folder of this name until the new one is complete
                 shutil.rmtree(old, ignore_errors=True)
                 target.rename(old)
             writing.rename(target)
@@ -244,11 +245,11 @@ class Checkpoints:
         self.point("best", name)
 
     def point(self, link: str, name: str) -> None:
-        """Point `best` or `last` at a checkpoint, atomically, where links can be made."""
+        """Point the link `best` or `last` at a checkpoint, atomically, if the file system supports links."""
         new, path = self.folder / f".new-{link}", self.folder / link
-        if path.is_dir() and not path.is_symlink():  # a copy of a checkpoint, where a run was copied without its links
+        if path.is_dir() and not path.is_symlink():  # a tool copied the run and replaced the link by a folder
             if not (path / "manifest.json").is_file():
-                return  # none of ours
+                return  # not a checkpoint
             self.remove(path)
         try:
             new.unlink(missing_ok=True)
@@ -256,19 +257,19 @@ class Checkpoints:
             os.replace(new, path)
             disk.sync(self.folder)
         except (OSError, NotImplementedError):
-            for each in (new, path):  # none is better than one that points at another checkpoint
+            for each in (new, path):  # no link is better than one that points to the wrong checkpoint
                 with contextlib.suppress(OSError):
                     each.unlink(missing_ok=True)
 
     def repair(self, last: str) -> None:
-        """Repair best.json and the links after a kill that came between a checkpoint and them."""
+        """Repair best.json and the links if the process was killed after it wrote a checkpoint and before these."""
         if self.linked("last") != last:
             self.point("last", last)
         record = self.best_record()
         try:
             best = self.best()
         except CheckpointError:
-            return  # it is missing, and best.json goes on to say so until a better one comes
+            return  # the best checkpoint is missing; best.json still names it until a better one is saved
         assert best is not None
         if record is None and read_score(best) is None:
             return
@@ -278,10 +279,10 @@ class Checkpoints:
             self.point("best", best.name)
 
     def prune(self, every: int = 1) -> None:
-        """Remove all but the newest ones and the best one.
+        """Remove all checkpoints but the newest `keep` and the best one.
 
-        Of those before the last only multiples of `every` count: a run that was stopped in between and resumed keeps,
-        and averages, what one that was not would.
+        Before the last checkpoint, keep only steps that are multiples of `every`: a run that was stopped in between and
+        resumed then keeps, and averages, the same checkpoints as an uninterrupted run.
         """
         steps, best = self.steps(), self.best_record()
         regular = [each for each in steps[:-1] if int(each.name[5:]) % every == 0]
@@ -292,10 +293,10 @@ class Checkpoints:
                 self.remove(old)
 
     def remove(self, folder: Path) -> None:
-        """Remove a checkpoint: renamed first, so that a kill in between leaves nothing that looks like one."""
+        """Remove a checkpoint; rename it first, so that a partly removed folder is not taken for a checkpoint."""
         trash = self.folder / f".gone-{folder.name}"
         shutil.rmtree(trash, ignore_errors=True)
-        with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
+        with contextlib.suppress(OSError):  # a checkpoint that cannot be removed must not stop training
             folder.rename(trash)
             disk.sync(self.folder)
             shutil.rmtree(trash, ignore_errors=True)
@@ -320,7 +321,7 @@ def missing_error(path: Path, why: str) -> CheckpointError:
 
 
 def read_score(folder: Path) -> Score | None:
-    """Read the best score so far of a checkpoint; None where nothing was measured."""
+    """Read the best score so far from a checkpoint's manifest; return None if there is none."""
     return parse_score(read_manifest(folder).get("counters", {}), str(folder / "manifest.json"))
 
 
@@ -337,9 +338,9 @@ def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
 
 
 def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> Checkpoint:
-    """Read a checkpoint and check every byte of it; without `trainer` only what a model needs is read.
+    """Read a checkpoint and check its checksums; without `trainer`, skip the optimiser's state.
 
-    With `merge`, what adapters change is put into the weights, which are those of a plain model then.
+    With `merge`, merge adapters into the weights, which are then those of a plain model.
     """
     from regard.training.adapters import merge_weights
     from regard.training.weights import read_tensors
@@ -352,7 +353,7 @@ def read_checkpoint(folder: Path, trainer: bool = True, merge: bool = True) -> C
 
 
 def read_base(folder: Path, manifest: Mapping[str, Any]) -> "dict[str, Tensor]":
-    """Read the weights that the adapters of a checkpoint change, which must be those that it was trained beside."""
+    """Read the base weights of a checkpoint's adapters; refuse a file other than the one they were trained with."""
     from regard.training.weights import read_tensors
 
     path = plain_weights_file(folder, manifest)
@@ -362,7 +363,7 @@ def read_base(folder: Path, manifest: Mapping[str, Any]) -> "dict[str, Tensor]":
 
 
 def digest(path: Path) -> str | None:
-    """Compute the SHA-256 of a small file; None where it cannot be read."""
+    """Compute the SHA-256 of a small file; return None if it cannot be read."""
     try:
         return hashlib.sha256(reading.read_bytes(path)).hexdigest()
     except (OSError, reading.Unreadable):
@@ -370,7 +371,7 @@ def digest(path: Path) -> str | None:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file that is on the disk when this returns."""
+    """Write a file and sync it to the disk."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -381,7 +382,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's manifest, checked; a folder of a step holds that step."""
+    """Read and check a checkpoint's manifest; its step must be the one in the folder's name."""
     path = folder / "manifest.json"
     manifest, where = read_canonical(path, "a checkpoint's manifest"), str(path)
     check_key(manifest, "step", is_count, "a number of steps", where)
@@ -407,12 +408,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def plain_weights_file(folder: Path, manifest: Mapping[str, Any]) -> Path:
-    """Return the file whose tensors have the names and shapes of a plain model's, for a checkpoint of any sort."""
+    """Return the file with the weights of a plain model: the run's base.safetensors for a checkpoint of adapters."""
     return folder.parent.parent / BASE if "base" in manifest else folder / FILES[0]
 
 
 def read_canonical(path: Path, what: str) -> dict[str, Any]:
-    """Read and check a file in the form that `canonical` writes."""
+    """Read and check a file that `canonical` encoded; `what` describes it in error messages."""
     try:
         raw = reading.read_bytes(path)
         table = reading.parse_json(raw)
@@ -431,7 +432,7 @@ def read_canonical(path: Path, what: str) -> dict[str, Any]:
 
 
 def canonical(manifest: Mapping[str, Any]) -> bytes:
-    """Write a manifest in its one form: sorted, with its own checksum."""
+    """Encode a manifest as canonical JSON: keys sorted, with its own checksum."""
     body = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=True)
     checksum = hashlib.sha256(body.encode()).hexdigest()
     return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -440,7 +441,7 @@ def canonical(manifest: Mapping[str, Any]) -> bytes:
 def check_key(
     table: Mapping[str, Any], key: str, right: type | Callable[[Any], bool], expected: str, where: str, path: str = ""
 ) -> Any:
-    """Return the value of a key, or raise a CheckpointError that says what was expected."""
+    """Return the value of a key, or raise a CheckpointError that names the expected kind of value."""
     if key not in table:
         raise CheckpointError(f"{where}: {path}{key} is missing, expected {expected}")
     if not (isinstance(table[key], right) if isinstance(right, type) else right(table[key])):
@@ -449,7 +450,7 @@ def check_key(
 
 
 def is_count(value: object) -> bool:
-    """Return whether a value is a whole number from 0 on."""
+    """Return whether a value is a non-negative integer."""
     return type(value) is int and 0 <= value < COUNT
 
 
@@ -459,7 +460,7 @@ def is_number(value: object) -> bool:
 
 
 def are_labels(value: object) -> bool:
-    """Return whether a value is a list of different texts."""
+    """Return whether a value is a non-empty list of different strings."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value) and len({*value}) == len(value) > 0
 
 

@@ -1,6 +1,6 @@
-"""The display of training: live on a terminal, plain lines elsewhere, and log.txt always.
+"""The display of training: live on a terminal, plain lines elsewhere, and always log.txt.
 
-On a terminal it is redrawn in place by a thread of rich's, also within a long step and while the model is validated.
+On a terminal a thread of rich redraws it in place, even during a long step or a validation.
 """
 
 import math
@@ -33,20 +33,20 @@ from regard.training.progress import (
 )
 
 Display = Literal["usual", "quiet", "json"]
-DRAWINGS = 2.5  # a second
-WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
+DRAWINGS = 2.5  # per second
+WIDTH = 100  # columns at most: longer lines are hard to read, and wrap when the window is made narrower
 MARGIN = len("validation ")
 NARROW = 40  # below this there is no room for a margin
 
 
 def open_progress(run: str | Path | None, terminal: bool | None = None, display: Display = "usual") -> Progress:
-    """Open the progress display of a training run in the folder `run`: to standard error, and to `run`/log.txt.
+    """Open the progress display of a training run: on standard error, and in log.txt in the folder `run`.
 
-    `terminal` says whether standard error is one that can be drawn on; by default this is found out. Of the displays
-    `quiet` shows nothing, and `json` writes a JSON object a record to standard output.
+    `terminal` says whether standard error is a terminal that can be redrawn; by default this is detected. The display
+    `quiet` shows nothing; `json` writes one JSON object per record to standard output.
     """
     if terminal is None:
-        # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
+        # Ask the stream, not rich: with FORCE_COLOR rich takes a log file for a terminal.
         terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     displays: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
     if display != "usual":
@@ -61,7 +61,7 @@ def open_progress(run: str | Path | None, terminal: bool | None = None, display:
 
 
 class LiveProgress(Progress):
-    """A display on a terminal, redrawn in place: where training stands, the last validation and the best, samples."""
+    """A display that is redrawn in place on a terminal: current figures, last and best validation, samples."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class LiveProgress(Progress):
             for name, fact in facts:
                 table.add_row(Text(name), Text(fact))
             self._console.print(table)
-        # What others write to standard error goes above the display; standard output only where that is the terminal
-        # too, for in a pipe it must stay where it was sent.
+        # rich prints other output to standard error above the display. Redirect standard output only if it is a
+        # terminal too: piped output must stay in the pipe.
         self._live = live.Live(
             self, console=self._console, refresh_per_second=DRAWINGS, redirect_stdout=sys.stdout.isatty()
         )
@@ -123,7 +123,7 @@ class LiveProgress(Progress):
 
     def end(self, text: str) -> None:
         self.close()
-        self.say(f"\n{text}")  # apart from the samples
+        self.say(f"\n{text}")  # an empty line separates it from the samples
 
     def close(self) -> None:
         self._validating_since = None
@@ -132,7 +132,7 @@ class LiveProgress(Progress):
             self._live = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Render the display in lines that fit; a low window shows fewer samples, each on fewer lines."""
+        """Render the display in lines that fit the window; a low window shows fewer samples, each on fewer lines."""
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
         lines += self._fitted(width, height - len(lines))
@@ -141,7 +141,7 @@ class LiveProgress(Progress):
             yield line
 
     def _fitted(self, width: int, room: int) -> list[Text]:
-        """Fit as many samples as there is room for, each text on two lines or on one."""
+        """Return the lines of as many samples as there is room for, each text on at most two lines or one."""
         for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
             lines = [line for sample in self._samples[:count] for line in self._lay_out(sample, width, depth)]
             if len(lines) < room and width >= 20:
@@ -149,7 +149,7 @@ class LiveProgress(Progress):
         return []
 
     def _lay_out(self, sample: Sample, width: int, depth: int) -> list[Text]:
-        """Lay out a sample in lines: each text on at most `depth` of them, and an empty line above."""
+        """Lay out a sample: an empty line, then each text on at most `depth` lines."""
         output = Text()
         for piece, differs in sample.pieces:
             output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
@@ -181,7 +181,7 @@ class LiveProgress(Progress):
             tail.append(f"  epoch {course.last['epoch']:,}", style="dim")
         size = min(40, width - head.cell_len - tail.cell_len - 2)
         if course.steps and size >= 8:
-            # It can be read by its shape, not only by its colour.
+            # The bar is readable without colour: its two halves use different characters.
             full, empty = ("━", "┄") if self._console.encoding.lower().startswith("utf") else ("=", ".")
             at = round(share * size)
             head.append("  ").append(full * at, style="cyan").append(empty * (size - at), style="dim")
@@ -205,7 +205,7 @@ class LiveProgress(Progress):
         return lines
 
     def _times(self) -> list[str]:
-        """Format the time so far and the time left, which also move between two steps."""
+        """Format the time so far and the time left; both advance between steps."""
         since = self._clock() - self._last_step_at
         times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
         left = self._course.seconds_left(since)
@@ -213,7 +213,7 @@ class LiveProgress(Progress):
 
 
 def _flow(label: str, parts: list[str], width: int) -> list[Text]:
-    """Lay parts side by side with a dot between, on as many lines as they need, after a label in the margin."""
+    """Join parts with dots, on as many lines as they need, after a label in the margin."""
     margin = MARGIN if label and width >= NARROW else 0
     rows: list[str] = []
     for part in parts:

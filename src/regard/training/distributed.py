@@ -1,9 +1,9 @@
 """Training in several processes: the group, and sharded weights.
 
-Under `torchrun` every process takes its share of each update's batches. Gradients are summed when a process is done
-with its share, not in between: a process that ran out of memory can then redo its batch in halves while the others
-wait, and nobody is left alone in the middle of an exchange. With `shard`, FSDP2 spreads weights, gradients and the
-optimiser's state over the processes.
+Under `torchrun` every process takes its share of each update's batches. The processes sum their gradients only after
+each has finished its whole share: a process that runs out of memory can then redo its batch in halves while the others
+wait, and no all-reduce is left incomplete. With `shard`, FSDP2 shards weights, gradients and the optimiser's state over
+the processes.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from regard.errors import ConfigError, RegardError, TrainingError
 from regard.machine import auto_device
 from regard.training.settings import TrainingSettings
 
-if TYPE_CHECKING:  # half a second to import, for those who shard
+if TYPE_CHECKING:  # importing these takes half a second, and only sharding needs them
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
-BUCKET_BYTES = 64 * 2**20  # bytes of gradients that travel together
+BUCKET_BYTES = 64 * 2**20  # bytes of gradients per all-reduce
 
 
 class Group:
@@ -41,7 +41,7 @@ class Group:
             raise TrainingError("training.device: cuda given, but torch finds no CUDA device")
         if device == "mps" and not torch.backends.mps.is_available():
             raise TrainingError("training.device: mps given, but torch finds no Apple GPU")
-        self.automatic = device == "auto"  # no person chose the device
+        self.automatic = device == "auto"  # the user did not choose the device
         if device == "auto":
             device = auto_device()
         if device == "mps" and self.world > 1:
@@ -66,7 +66,7 @@ class Group:
         return self.rank == 0
 
     def wrap(self, objective: nn.Module) -> None:
-        """Shard the weights over the processes (FSDP2), or make sure that all begin with the same weights."""
+        """Shard the weights over the processes (FSDP2), or broadcast the first process's weights to all."""
         if self.shard:
             from torch.distributed.device_mesh import init_device_mesh
             from torch.distributed.fsdp import fully_shard
@@ -76,18 +76,18 @@ class Group:
                 fully_shard(module, mesh=mesh, reshard_after_forward=module is not objective)
             for part in sharded_modules(objective):
                 part.set_gradient_divide_factor(1.0)
-                part.set_force_sum_reduction_for_comms(True)  # all that gloo can
+                part.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction
         elif self.world > 1:
             with torch.no_grad():
                 for tensor in objective.state_dict().values():
                     dist.broadcast(tensor, 0)
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """Sum every process's gradients, on every process; FSDP2 has done it already."""
+        """Sum the gradients over all processes; with FSDP2 do nothing, as it has summed them already."""
         if self.shard:
             return
         for parameter in parameters:
-            if parameter.grad is None:  # nothing of this share reached it
+            if parameter.grad is None:  # this process's share did not use the parameter
                 parameter.grad = torch.zeros_like(parameter)
         for gradients in gradient_buckets([parameter.grad for parameter in parameters]):  # type: ignore[misc]
             flat = torch.cat([gradient.flatten() for gradient in gradients])
@@ -102,7 +102,7 @@ class Group:
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Return whether the value is true on any process."""
+        """Return whether the flag is true on any process."""
         if self.world == 1:
             return flag
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
@@ -116,7 +116,7 @@ class Group:
         return box[0]
 
     def in_first(self, work: Callable[[], T]) -> T | None:
-        """Return what `work` gives in the first process, and None in the others; its error is raised in all."""
+        """Call `work` in the first process and return its result, or None in the others; raise its error in all."""
         problem: str | None = None
         result = None
         if self.first:
@@ -131,7 +131,7 @@ class Group:
         return result
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have reached this call."""
         if self.world > 1:
             dist.barrier()
 
@@ -152,13 +152,13 @@ class Group:
                 part.set_reshard_after_forward(cast(nn.Module, part) is not objective, recurse=False)
 
     def leave(self) -> None:
-        """Leave the group of processes without an error."""
+        """Destroy the process group, if this object created it."""
         if self.own and dist.is_initialized():
             dist.destroy_process_group()
 
 
 def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Group tensors by dtype, so that many small ones are sent as one."""
+    """Group consecutive tensors of one dtype into buckets, so that one all-reduce sends many small tensors."""
     batch: list[Tensor] = []
     size = 0
     for tensor in tensors:
@@ -171,37 +171,37 @@ def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def sharded_modules(objective: nn.Module) -> "list[FSDPModule]":
-    """List the modules that are sharded over the processes, including the whole."""
+    """List the modules that are sharded over the processes, including the objective itself."""
     from torch.distributed.fsdp import FSDPModule
 
     return [module for module in objective.modules() if isinstance(module, FSDPModule)]
 
 
 def is_sharded(tensor: Tensor) -> "TypeGuard[DTensor]":
-    """Return whether a tensor is sharded over the processes; none is unless sharding was imported."""
+    """Return whether a tensor is sharded over the processes, without importing torch.distributed.tensor."""
     spreading = sys.modules.get("torch.distributed.tensor")
     return spreading is not None and isinstance(tensor, spreading.DTensor)
 
 
 def gather_full(tensor: Tensor) -> Tensor:
-    """Gather a sharded tensor in full; all processes must call this."""
+    """Return the full tensor of a sharded one, and any other unchanged; all processes must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def shard_like(tensor: Tensor, example: Tensor) -> Tensor:
-    """Shard a full tensor as the example is."""
+    """Put a full tensor on the device of `example`, sharded and laid out in memory as `example` is."""
     if is_sharded(example):
         from torch.distributed.tensor import distribute_tensor
 
         return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
     if tensor.stride() != example.stride():
-        # A file does not keep the order in memory (channels last), and the fused optimiser goes by it.
+        # A file does not keep the memory format (channels last), which the fused optimiser depends on.
         tensor = torch.empty_like(example, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
     return tensor.to(example.device)
 
 
 def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
-    """Gather all tensors in full, sharded ones on the host; without `keep` this process only helps the others."""
+    """Gather all tensors in full, sharded ones on the host; without `keep` only take part in the gathering."""
     whole = {}
     for name, tensor in tensors.items():
         gathered = gather_full(tensor)
@@ -211,7 +211,7 @@ def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Te
 
 
 def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
-    """Return whether matrix products are computed in bfloat16."""
+    """Return whether training computes matrix products in bfloat16."""
     if settings.precision == "bf16" and device.type == "mps":
         raise ConfigError("training.precision", '"bf16" given with an Apple GPU (mps), expected "fp32" or "auto"')
     return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
@@ -219,7 +219,7 @@ def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def allow_tf32(allow: bool) -> Iterator[None]:
-    """Allow TF32 for products that stay in float32 beside bfloat16, inside the block: still finer, on tensor cores."""
+    """Allow TF32 inside the block for products that stay in float32: finer than bfloat16, and still on tensor cores."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if allow else before)
     try:

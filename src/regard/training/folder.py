@@ -1,7 +1,8 @@
 """Claiming a run folder for one training, from before the data are prepared until the report is written.
 
-What is in a folder is checked under its lock: of two that start at the same moment one trains, the other is refused.
-Nothing is written outside the folder, whatever links somebody put into it. A run that could not begin leaves nothing.
+A process checks the folder's contents while it holds the folder's lock: if two start at the same moment, one trains
+and the other is refused. No file is written outside the folder, whatever links are in it. A run that fails before
+training begins leaves no files.
 """
 
 import contextlib
@@ -24,14 +25,14 @@ FILES = ("config.toml", "base.safetensors", "tokenizer.json", "words.txt", "lang
 FOLDERS = ("checkpoints", "tensorboard")
 OLDER = (".config.toml.new", "metrics.jsonl.part", "report.html.part")  # temporary files of earlier versions
 LOCK = ".lock"
-ATTEMPTS = 1000  # to make a folder that other processes remove
+ATTEMPTS = 1000  # at creating a folder that other processes may remove
 
 
 @contextlib.contextmanager
 def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]:
-    """Claim `out`, which holds a run to resume or none, for training by this process alone, inside the block.
+    """Claim the run folder `out` inside the block, so that no other training writes to it.
 
-    Of several processes that train together the first one claims it for all.
+    With `resume` it must hold a checkpoint; without, it must hold none. The first process of a group claims it for all.
     """
     first = group is None or group.first
     with contextlib.ExitStack() as stack:
@@ -51,7 +52,7 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
 
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
-    """Hold a run folder for this process alone; remove what a refused run made."""
+    """Lock a run folder for this process; if training fails before it begins, remove the files that it made."""
     if resume and packs.is_pack(out):
         raise CheckpointError(
             f"{out}: a pack cannot be resumed, it has no optimiser's state; fine-tune it: "
@@ -71,7 +72,7 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
                 check_links(out)
                 stack.enter_context(disk.lock(out / LOCK))
                 break
-            except FileNotFoundError:  # another process, which could not begin, has just removed the folder
+            except FileNotFoundError:  # another process failed before training and has just removed the folder
                 if resume or attempt == ATTEMPTS - 1:
                     raise
             except BlockingIOError as error:
@@ -93,9 +94,7 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
 
 
 def is_no_folder(out: Path) -> bool:
-    """Return whether something other than a folder has this name; checked once, as another process may make or
-    remove it meanwhile.
-    """
+    """Return whether the path exists and is not a folder, by one system call: other processes may change it."""
     try:
         return not stat.S_ISDIR(os.stat(out).st_mode)
     except FileNotFoundError:
@@ -107,7 +106,7 @@ def is_no_folder(out: Path) -> bool:
 
 
 def check_content(out: Path, resume: bool) -> None:
-    """Refuse to overwrite a run, and to resume where there is none."""
+    """Refuse to overwrite a run, or to resume a run without a checkpoint."""
     checkpoint = Checkpoints(out).last()
     if resume and checkpoint is None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")
@@ -119,7 +118,7 @@ def check_content(out: Path, resume: bool) -> None:
 
 
 def check_links(run: Path) -> None:
-    """Refuse a run folder in which something that is read or written is a link that leads out of it."""
+    """Refuse a run folder in which a file that Regard reads or writes is a link that leads out of the folder."""
     own = [run / name for name in (LOCK, *FILES, *OLDER, *FOLDERS)]
     for name in FOLDERS:
         for folder, folders, files in os.walk(run / name):
@@ -134,13 +133,13 @@ def check_links(run: Path) -> None:
 
 
 def has_begun(out: Path) -> bool:
-    """Return whether training has begun in a run folder: whether it has a record or a checkpoint."""
+    """Return whether training has begun in a run folder: whether it holds a record or a checkpoint."""
     metrics = out / "metrics.jsonl"
     return (metrics.exists() and metrics.stat().st_size > 0) or Checkpoints(out).last() is not None
 
 
 def undo(out: Path, before: set[str]) -> None:
-    """Remove what a run that could not begin made, and nothing else."""
+    """Remove the files of a run that failed before training began, but none that were there `before`."""
     for name in {*FILES, *FOLDERS} - before:
         with contextlib.suppress(OSError):
             if (out / name).is_dir():
@@ -150,7 +149,7 @@ def undo(out: Path, before: set[str]) -> None:
 
 
 def remove_empty(folders: list[Path], out: Path) -> None:
-    """Remove the folders that were made for a run which could not begin, unless something is in them."""
+    """Remove the folders made for a run that failed before training began, if they are empty."""
     for folder in dict.fromkeys([out, *reversed(folders)]):
         with contextlib.suppress(OSError):
             folder.rmdir()

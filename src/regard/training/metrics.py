@@ -1,14 +1,14 @@
-"""The numbers of a training run: one JSON record a line, their format for people, and the trackers that receive them.
+"""The numbers of a training run: records as JSON lines, their format for people, and trackers that receive them.
 
 A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
 
-Trackers are services that receive the curves of a training beside metrics.jsonl. Each is a row of a table.
+Trackers are services that receive the curves of a run, in addition to metrics.jsonl. Each is a row of a table.
 
     regard train … --track wandb --track mlflow            # or training.track = ["wandb", "mlflow"]
     regard.register(tracker=TrackerRow("mine", open_mine))  # in a plugin
 
-A package is imported only where a person has asked for its tracker by name. TensorBoard's files stay in the run folder:
-they are written wherever it is installed. A tracker is a mirror: where it fails, training goes on without it.
+Regard imports a tracker's package only if the user names the tracker. TensorBoard is the exception: its files stay in
+the run folder, and Regard writes them whenever it is installed. If a tracker fails, training continues without it.
 """
 
 import contextlib
@@ -32,22 +32,22 @@ from regard.plugins import register, table
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
 SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 and 1, shown as percentages
-COUNTED = {"step", "steps", "epoch", "skipped"}  # what every reader counts with
+COUNTED = {"step", "steps", "epoch", "skipped"}  # keys whose values are counts
 WORDS = {"kind", "unit"}
 LARGEST_METRICS = 256 * 2**20  # bytes of a metrics.jsonl that is read
-UNREPORTED = ("count", "tokens", "since", "lost", "bad", "waited")  # of a run's sums: not losses
+UNREPORTED = ("count", "tokens", "since", "lost", "bad", "waited")  # keys of a run's sums that are not losses
 POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
-TRACKERS_FILE = "trackers.json"  # what each service calls the run, so that a resumed one is continued there
-LONGEST_REASON = 300  # characters of what a package says
-PROJECT = "regard"  # the project or experiment, where the service's own variables name no other
+TRACKERS_FILE = "trackers.json"  # each service's identifier of the run, so that a resumed run continues there
+LONGEST_REASON = 300  # characters of a package's error message
+PROJECT = "regard"  # the project or experiment, unless the service's own environment variables name another
 
 
 class Metrics:
-    """A writer of a run's records to metrics.jsonl, which mirrors them to the trackers named in `track`.
+    """A writer of a run's records to metrics.jsonl, which also sends them to the trackers named in `track`.
 
-    A last line that a crash tore is cut off. After a resume at `resume_step`, records of later steps are cut off too,
-    so that a curve has no point twice, and where that step's validation is still to come (not `validated`), what was
-    recorded of one.
+    On opening it removes an incomplete last line, left by a crash. When a run is resumed at `resume_step`, it also
+    removes the records of later steps, so that a curve has no point twice, and the validation record of `resume_step`
+    if that step must be validated again (not `validated`).
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class Metrics:
         self._trackers = open_trackers(track, self.path.parent, resume_step)
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
-        """Append one record of a `kind`: "step", "valid" or another word."""
+        """Append one record of a `kind`: "step", "valid" or another."""
         numbers = {key: plain_number(value) for key, value in record.items()}
-        # A whole line in one write, so that whoever reads along sees no half of one.
+        # Write a whole line at once, so that other programs that read the file see no partial line.
         line = (json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n").encode(
             errors="replace"
         )
         try:
             while line:
                 line = line[self._file.write(line) :]
-            if kind in ("valid", "average"):  # a checkpoint follows, or a resumed run asks whether it did
+            if kind in ("valid", "average"):  # a checkpoint follows, or a resumed run relies on the record
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise self._write_error(error) from error
@@ -84,7 +84,7 @@ class Metrics:
                 self._trackers.log(step, figures)
 
     def close(self) -> None:
-        """Close the file, and let trackers send what they hold."""
+        """Close the file, and let the trackers send their buffers."""
         self._file.close()
         self._trackers.close()
 
@@ -95,12 +95,12 @@ class Metrics:
         self.close()
 
     def _write_error(self, error: OSError) -> TrainingError:
-        begun = any((self.path.parent / "checkpoints").glob("step-*"))  # before the first there is nothing to resume
+        begun = any((self.path.parent / "checkpoints").glob("step-*"))  # a run without checkpoints cannot be resumed
         again = "resume with --resume" if begun else "start again"
         return TrainingError(f"{self.path}: not written, {disk.reason(error)}. Make room, then {again}")
 
     def _repair(self, resume_step: int | None, validated: bool = True) -> None:
-        """Keep only complete records, up to and including the step of the resume."""
+        """Keep only complete records, and those up to the step from which the run is resumed."""
         before = _bytes(self.path)
         lines = []
         for line in before.splitlines(keepends=True):
@@ -122,7 +122,7 @@ class Metrics:
 
 
 def read_records(path: str | Path) -> list[dict[str, Any]]:
-    """Read the records of a metrics.jsonl, in order; none where there is no file. A torn line is skipped."""
+    """Read the records of a metrics.jsonl in order, skipping incomplete lines; return none if there is no file."""
     path = Path(path)
     if not path.exists():
         return []
@@ -131,19 +131,19 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
 
 
 def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
-    """Average a run's sums for the report: each divided by the count or its own, as `guided` by `guided_count`."""
+    """Average a run's sums for the report: divide each by its own count (`guided` by `guided_count`), or by `count`."""
     own = {name: value for name, value in sums.items() if name.endswith("_count")}
     reported = [name for name in sums if name not in UNREPORTED and name not in own]
     return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in reported}
 
 
 def metric_name(key: str) -> str:
-    """Name a number as people do: BLEU, chrF, exact match."""
+    """Return the display name of a metric: BLEU, chrF, exact match."""
     return NAMES.get(key, key.replace("_", " "))
 
 
 def format_value(key: str, value: Any) -> str:
-    """Format a number as people write it: 12.4 BLEU, a share as 83.1%, a learning rate as 4.2e-4."""
+    """Format a metric's value for people: BLEU as 12.4, a share as 83.1%, a learning rate as 4.2e-4."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–" if value is None else str(value)
     if isinstance(value, int):
@@ -167,7 +167,7 @@ def format_value(key: str, value: Any) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration as people write it: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
+    """Format a duration for people: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
     if not math.isfinite(seconds) or seconds < 0:
         return "–"
     if seconds < 1:
@@ -184,7 +184,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_clock(seconds: float) -> str:
-    """Format a time that moves every second: 0:40, 12:05, 3:05:10, 2 d 4:00:01."""
+    """Format a duration as a clock that changes every second: 0:40, 12:05, 3:05:10, 2 d 4:00:01."""
     minutes, second = divmod(max(0, math.floor(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     if not hours:
@@ -203,13 +203,13 @@ def _bytes(path: Path) -> bytes:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         record = reading.parse_json(line)
-    except reading.Unreadable:  # torn, or not UTF-8
+    except reading.Unreadable:  # incomplete, or not UTF-8
         return None
     return record if isinstance(record, dict) else None
 
 
 def _fits(key: str, value: Any) -> bool:
-    """Return whether a value could have been written under its key."""
+    """Return whether a record may hold this value under this key."""
     if key in COUNTED:
         return type(value) is int and 0 <= value < 2**63
     if key in WORDS:
@@ -220,7 +220,7 @@ def _fits(key: str, value: Any) -> bool:
 
 
 def plain_number(value: Any) -> Any:
-    """Convert infinity and NaN, which JSON does not have, to None."""
+    """Convert infinity and NaN, which JSON cannot hold, to None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -228,53 +228,53 @@ def plain_number(value: Any) -> Any:
 
 
 class Tracker(Protocol):
-    """A run as a tracking service knows it."""
+    """A run at a tracking service."""
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Send the figures of a step, by names such as step/loss and valid/bleu."""
+        """Send the figures of a step, under names such as step/loss and valid/bleu."""
 
     def close(self) -> None:
-        """Send what is held, and say that the run has ended."""
+        """Send what is buffered, and mark the run as ended."""
 
 
 @dataclass(frozen=True)
 class TrackerRow:
-    """A row of the table: `begin(folder, resume_step)` begins a run, or continues the one of this folder."""
+    """A row of the table of trackers: `begin(folder, resume_step)` begins a run, or continues this folder's run."""
 
     name: str
     begin: Callable[[Path, int | None], Tracker]
-    package: str | None = None  # that must be installed
-    extra: str = ""  # of Regard, which brings it
+    package: str | None = None  # the package that must be installed
+    extra: str = ""  # Regard's extra that installs it
 
 
 class Trackers:
-    """The trackers of a run; one that fails is reported once and then left out."""
+    """The trackers of a run; one that fails is reported once and then removed."""
 
     def __init__(self, trackers: Mapping[str, Tracker]):
         self.trackers = dict(trackers)
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Send the figures of a step to all."""
+        """Send the figures of a step to all trackers."""
         self.attempt("log", step, figures)
 
     def close(self) -> None:
-        """End the run with all of them."""
+        """End the run at all trackers."""
         self.attempt("close")
         self.trackers.clear()
 
     def attempt(self, method: str, *arguments: Any) -> None:
-        """Call a method of every tracker, and leave out those that fail: training does not depend on a network."""
+        """Call a method of every tracker, and remove those that fail: training does not depend on a network."""
         for name, tracker in list(self.trackers.items()):
             try:
                 getattr(tracker, method)(*arguments)
-            except Exception as error:  # whatever a service's own package raises
+            except Exception as error:  # a service's package may raise any error
                 del self.trackers[name]
                 if name != "tensorboard":
                     print(f"regard: {name}: {reason_of(error)}; no more curves are sent to it", file=sys.stderr)
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker that does not exist, or whose package is not installed, before training starts."""
+    """Raise an error for a tracker that does not exist, or whose package is not installed."""
     for name in names:
         if name not in TRACKERS:
             raise ConfigError("training.track", no_such("tracker", name, TRACKERS))
@@ -284,7 +284,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -> Trackers:
-    """Begin with the trackers that are named, and with TensorBoard where it is installed."""
+    """Open the named trackers, and TensorBoard if it is installed."""
     check_trackers(names)
     trackers = dict[str, Tracker]()
     for name in dict.fromkeys(("tensorboard", *names)):
@@ -294,7 +294,7 @@ def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -
             trackers[name] = TRACKERS[name].begin(folder, resume_step)
         except RegardError:
             raise
-        except Exception as error:  # a service that cannot be reached, a package that is not whole
+        except Exception as error:  # an unreachable service, or an incomplete package
             if name in names:
                 print(f"regard: {name}: {reason_of(error)}; no curves are sent to it", file=sys.stderr)
     return Trackers(trackers)
@@ -307,7 +307,7 @@ def reason_of(error: Exception) -> str:
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
-    """Read the configuration of the run, each key with the name of its table before it."""
+    """Read the run's configuration as a flat table, with keys such as training.rate; return {} if that fails."""
     with contextlib.suppress(RegardError, OSError):
         tables = read(folder / "config.toml")
         flat = {name: value for name, value in tables.items() if not isinstance(value, dict)}
@@ -317,7 +317,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def read_names(folder: Path) -> dict[str, Any]:
-    """Read the names that services gave the run before."""
+    """Read the identifiers that services gave the run."""
     with contextlib.suppress(RegardError):
         names = reading.read_json(folder / TRACKERS_FILE, RegardError)
         return names if isinstance(names, dict) else {}
@@ -325,13 +325,13 @@ def read_names(folder: Path) -> dict[str, Any]:
 
 
 def known_name(folder: Path, service: str, resume_step: int | None) -> str | None:
-    """Return the name that a service gave the run before, where it is resumed."""
+    """Return the identifier that a service gave the run, or None unless the run is resumed."""
     name = read_names(folder).get(service) if resume_step else None
     return name if isinstance(name, str) else None
 
 
 def keep_name(folder: Path, service: str, name: str) -> None:
-    """Store the name that a service gave the run."""
+    """Store the identifier that a service gave the run."""
     with contextlib.suppress(OSError):
         disk.write_whole(folder / TRACKERS_FILE, json.dumps({**read_names(folder), service: name}, indent=1) + "\n")
 
@@ -351,12 +351,12 @@ class TensorBoard:
             self.writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is held."""
+        """Write what is buffered."""
         self.writer.close()
 
 
 class WeightsAndBiases:
-    """A run at Weights & Biases; WANDB_PROJECT, WANDB_MODE and the like are its own variables."""
+    """A run at Weights & Biases, configured by its environment variables: WANDB_PROJECT, WANDB_MODE and so on."""
 
     def __init__(self, folder: Path, resume_step: int | None):
         wandb = importlib.import_module("wandb")
@@ -381,7 +381,7 @@ class WeightsAndBiases:
 
 
 class MlFlow:
-    """A run of MLflow, at MLFLOW_TRACKING_URI or in MLflow's default place."""
+    """A run in MLflow, at MLFLOW_TRACKING_URI or in MLflow's default location."""
 
     def __init__(self, folder: Path, resume_step: int | None):
         mlflow = importlib.import_module("mlflow")
@@ -403,7 +403,7 @@ class MlFlow:
             self.client.log_metric(self.name, key, value, step=step)
 
     def close(self) -> None:
-        """Say that the run has ended."""
+        """Mark the run as ended."""
         self.client.set_terminated(self.name)
 
 

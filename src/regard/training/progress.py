@@ -1,7 +1,7 @@
-"""Progress: the receiver of the loop's reports while a model trains, its plain form as lines, and samples of outputs.
+"""Progress: the receiver of the loop's reports, its plain and JSON forms, and samples of the model's outputs.
 
-The loop knows only `Progress`; `regard.training.display` chooses what a person sees. A display that breaks (a closed
-pipe, a narrow encoding) never stops training.
+The loop knows only `Progress`; `regard.training.display` chooses the display. A display that fails (a closed pipe, a
+character that the encoding lacks) never stops training.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from regard.training.metrics import format_duration, format_value, metric_name, 
 
 WIDTH = 120  # columns of a sample's line in a log
 MISSING = "‸"
-ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
-# Unbalanced, these turn the rest of a line around; they carry no text of their own.
+ALIKE = 0.6  # similarity of two texts without spaces above which they are compared by letters; labels never are
+# Control characters of bidirectional text. Unbalanced, they reverse the rest of a line; they are never text themselves.
 TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
@@ -29,15 +29,15 @@ TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
 class Sample(NamedTuple):
-    """One held-out example: what was read, what was expected, and what the model wrote."""
+    """One held-out example: the source, the reference, and the model's output."""
 
     source: str
     reference: str
     output: str
-    label: bool = False  # the output is one of a few labels: it is right or wrong as a whole
+    label: bool = False  # the output is one of a few labels: right or wrong as a whole
 
     def record(self) -> dict[str, Any]:
-        """Return the sample as records hold it."""
+        """Return the sample as a record holds it."""
         texts = {"source": self.source, "reference": self.reference, "output": self.output}
         return {**texts, "label": True} if self.label else texts
 
@@ -45,9 +45,9 @@ class Sample(NamedTuple):
     def pieces(self) -> list[tuple[str, bool]]:
         """Split the output into pieces, each with whether the reference differs there.
 
-        A piece that is empty and differs stands where words of the reference are missing. Words are compared; where
-        neither text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White
-        space counts as one space.
+        An empty piece that differs marks missing words of the reference. The comparison is by words or, if neither
+        text has a space and most of their letters agree, as in Chinese or in dates, by letters. Any run of white space
+        counts as one space.
         """
         if self.label:
             return [(self.output, self.output != self.reference)]
@@ -72,18 +72,18 @@ def bracketed(output: str, reference: str, label: bool = False) -> str:
 
 
 def nearest(output: str, references: Sequence[str]) -> str:
-    """Return the reference that an output has most in common with, by words; the first of those alike."""
+    """Return the reference that shares most words with an output; of equally similar ones, the first."""
     matcher = partial(difflib.SequenceMatcher, None, output.split(), autojunk=False)
     return max(references, key=lambda reference: matcher(reference.split()).ratio())
 
 
 def clip(text: str, width: int = WIDTH) -> str:
-    """Cut a line where a page of this width ends; letters of Chinese, Japanese and Korean take two columns."""
+    """Cut a line to this width; Chinese, Japanese and Korean characters take two columns."""
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 2).rstrip()} …"
 
 
 def letters(word: str) -> list[str]:
-    """Split a word into letters, each with the marks that combine with it."""
+    """Split a word into letters, each with its combining marks."""
     clusters: list[str] = []
     for letter in word:
         if clusters and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or clusters[-1].endswith("\u200d")):
@@ -94,7 +94,7 @@ def letters(word: str) -> list[str]:
 
 
 def legible(text: str) -> str:
-    """Put text on one line, without characters that could control a terminal."""
+    """Put text on one line, and replace or remove characters that could control a terminal."""
     text = " ".join(text.split())
     return "".join(
         "�" if unicodedata.category(letter) == "Cc" else letter for letter in text if ord(letter) not in TURNS
@@ -105,38 +105,37 @@ def legible(text: str) -> str:
 
 
 class Progress:
-    """The receiver of the loop's reports; this one does nothing with them. A context manager, so that it is always
-    closed.
-    """
+    """The base class of receivers of the loop's reports, which ignores them; a context manager that closes itself."""
 
-    live = False  # it is told every step, and not only those that are recorded: it has a `tick` of its own
+    live = False  # whether the loop calls `tick` after every step: true for a class that overrides `tick`
 
     def __init_subclass__(cls) -> None:
         cls.live = cls.live or "tick" in vars(cls)
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        """Report that training starts: its name, facts about it, and the number of steps, if known."""
+        """Report that training starts, with its name, facts about it, and the number of steps, if known."""
 
     def limit(self, seconds: float | None) -> None:
-        """Report the seconds after which the run ends at the latest, counted as in `tick`; None: there is no limit."""
+        """Report the seconds after which the run ends at the latest, counted as in `tick`; None means no limit."""
 
     def step(self, record: Mapping[str, Any]) -> None:
-        """Report a step: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
+        """Report a step's record: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; all optional."""
 
     def tick(self, step: int, seconds: float) -> None:
-        """Report that a step was taken, with its number and the seconds since the first; its figures are not known yet.
+        """Report that a step was taken, with its number and the run's seconds so far, before its figures are known.
 
-        Called before the first step too, with the number that training starts from, and then where it is `live`.
+        The loop also calls this once before the first step, with the step from which training starts. After that it
+        calls this only if the display is `live`.
         """
 
     def begin_validation(self) -> None:
         """Report that a validation starts; `valid` follows when it is done."""
 
     def valid(self, record: Mapping[str, Any]) -> None:
-        """Report a validation: step, loss, and scores by their names; `best` says that none was better."""
+        """Report a validation's record: step, loss, and scores by name; `best` says whether it is the best so far."""
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        """Report some translations of held-out sentences, as the model writes them now."""
+        """Report some of the model's current outputs for held-out examples."""
 
     def say(self, text: str) -> None:
         """Print one plain line."""
@@ -145,7 +144,7 @@ class Progress:
         """Report that training ended, with this last line."""
 
     def close(self) -> None:
-        """Put the terminal back as it was; also when training failed."""
+        """Restore the terminal; called even if training fails."""
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +170,7 @@ class CurrentFigures:
         """Note that a step was taken, or that training starts from it."""
         start = not self.last
         self.last = {**self.last, "step": step, "seconds": seconds}
-        if not start:  # the first step, which may compile and fill caches, is not timed
+        if not start:  # do not time the first step, which may compile and fill caches
             self.first = self.first or self.last
 
     def step(self, record: Mapping[str, Any]) -> None:
@@ -183,7 +182,7 @@ class CurrentFigures:
         self.steps = record.get("steps") or self.steps
         loss = record.get("loss")
         if loss is not None and math.isfinite(loss):
-            # The mean over about the last fifty steps, however many of them a record stands for.
+            # The mean over about the last fifty steps, however many steps lie between two records.
             keep = 0.98**passed
             self._sum, self._weight = keep * self._sum + (1 - keep) * loss, keep * self._weight + 1 - keep
 
@@ -195,19 +194,21 @@ class CurrentFigures:
 
     @property
     def loss(self) -> float | None:
-        """Return the smoothed loss; None before there was a finite one."""
+        """Return the smoothed loss, or None if no loss was finite so far."""
         return self._sum / self._weight if self._weight else None
 
     def seconds_left(self, since: float = 0.0) -> float | None:
-        """Return the seconds left `since` seconds after the last step: to the time limit or, without one, at the pace
-        since the first record, and at least those of the steps after the next; None where that is unknown.
+        """Return the seconds left, `since` seconds after the last step; None if unknown.
+
+        With a time limit, return the seconds until then. Otherwise estimate from the pace since the first record, and
+        count at most one step as under way.
         """
         if self.limit is not None and "seconds" in self.last:
             return float(max(0.0, self.limit - self.last["seconds"] - since))
         if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
-        if steps <= 0 or seconds <= 0:  # there is no other record yet
+        if steps <= 0 or seconds <= 0:  # only one record so far
             return None
         pace = seconds / steps
         left = max(0, self.steps - self.last["step"]) * pace
@@ -219,7 +220,7 @@ class CurrentFigures:
         return f"step {self.last.get('step', 0):,}{of}"
 
     def numbers(self) -> list[str]:
-        """Format the loss, the rate and the pace of the last record in words."""
+        """Format the loss, the learning rate and the pace of the last record."""
         record, parts = self.last, []
         if "loss" in record:
             now, smooth = record["loss"], format_value("loss", self.loss)
@@ -237,7 +238,7 @@ class CurrentFigures:
         return parts
 
     def times(self) -> list[str]:
-        """Format the time left or, where that is unknown, the time so far."""
+        """Format the time left or, if it and the number of steps are unknown, the time so far."""
         if left := self.seconds_left():
             return [f"{format_duration(left)} left"]
         if self.steps is None and "seconds" in self.last:
@@ -246,17 +247,18 @@ class CurrentFigures:
 
 
 def format_scores(record: Mapping[str, Any]) -> list[str]:
-    """Format a validation's numbers in words, the loss first."""
+    """Format a validation's figures, the loss first."""
     keys = [key for key in record if key not in ("step", "best", "kind", "epoch", "seconds")]
     keys.sort(key=lambda key: (key != "loss", key.startswith("patience")))
     return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
 class PlainProgress(Progress):
-    """Progress as one line now and then, for logs and pipes.
+    """Progress as plain lines, for logs and pipes.
 
-    A line for the first and the last step, and for others once ten seconds have passed since the line before, or a
-    hundred steps and one second; every validation, sample and saying. `stamp` puts the time before each line.
+    It writes the first and the last recorded step, and another step once ten seconds have passed since the previous
+    line, or a hundred steps and one second. It writes every validation, sample and message. `stamp` prefixes each line
+    with the time.
     """
 
     def __init__(
@@ -305,7 +307,7 @@ class PlainProgress(Progress):
         self.close()
 
     def close(self) -> None:
-        if self._stamp:  # a file of our own
+        if self._stamp:  # the stream is log.txt, not standard error
             self._stream.close()
 
     def _line(self, text: str) -> None:
@@ -315,7 +317,7 @@ class PlainProgress(Progress):
 
 
 class JsonProgress(Progress):
-    """Progress as a JSON object per line, for programs: the start, each record, each message, and the end."""
+    """Progress as one JSON object per line, for programs: the start, each record, each message, and the end."""
 
     def __init__(self, stream: "TextIO | SafeStream"):
         self._stream = stream
@@ -346,7 +348,7 @@ class JsonProgress(Progress):
 
 
 class SafeStream:
-    """A text stream that never ends a run: letters that it cannot encode are replaced, and errors ignored."""
+    """A text stream that never stops a run: it replaces characters that it cannot encode, and ignores write errors."""
 
     PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})
 
@@ -354,24 +356,24 @@ class SafeStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text, replacing letters that cannot be encoded."""
+        """Write the text, replacing characters that the encoding lacks."""
         code = getattr(self._stream, "encoding", None) or "utf-8"
         try:
             text.encode(code)
         except UnicodeEncodeError:
             text = text.translate(self.PLAINER).encode(code, "replace").decode(code)
-        # A closed pipe, a full disk, a closed file; a signal that came in the middle of another line.
+        # A closed pipe, a full disk, a closed file, or a signal handler that writes during another write.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, if that can be done."""
+        """Flush the stream, ignoring errors."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._stream.flush()
 
     def close(self) -> None:
-        """Close, if that can be done."""
+        """Close the stream, ignoring errors."""
         with contextlib.suppress(OSError):
             self._stream.close()
 
@@ -388,7 +390,7 @@ class ProgressGroup(Progress):
 
 
 def forward(report: str) -> Callable[..., None]:
-    """Make a method that passes a report on to every display of a group."""
+    """Create a method that forwards a report to every display of a group."""
 
     def pass_on(group: ProgressGroup, *arguments: Any) -> None:
         for member in group.members:

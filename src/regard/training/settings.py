@@ -1,4 +1,4 @@
-"""The settings of the training loop. Imports no torch."""
+"""The settings of the training loop. This module does not import torch."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from regard.plugins import added
 __all__ = ["FITTED", "TrainingSettings"]
 
 STEPS = 1_000_000_000
-FITTED = ("steps", "warmup", "validate_every")  # keys that are fitted to a time limit, where nobody set them
+FITTED = ("steps", "warmup", "validate_every")  # keys that are fitted to a time limit, unless the user set them
 
 
 @dataclass(frozen=True)

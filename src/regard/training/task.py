@@ -1,15 +1,15 @@
-"""The task protocol: everything that the loop asks of what is learned. The loop knows nothing else.
+"""The task protocol: the only interface between the training loop and what the model learns.
 
-A task of your own needs an objective and its batches:
+Your own task needs an objective and its batches:
 
     class Doubling(Task):
         objective = Objective(nn.Linear(1, 1))            # objective(batch) -> Loss
         def epoch(self, number): return torch.linspace(-1, 1, 160).view(10, 16, 1)
 
-A batch is a plan as it is, here 16 numbers, unless `batch` is overridden.
+Here each plan, 16 numbers, is itself a batch; override `batch` to load batches from plans.
 
-The objective of most tasks is `Prediction`, around a model. Its output projection and the loss are one operation, so
-that the scores of a whole batch never stand in memory. Compiling and sharding wrap the objective.
+The objective of most tasks is `Prediction`, a wrapper of a model. It fuses the output projection with the loss, so that
+the logits of a whole batch are never in memory at once. Compiling and sharding wrap the objective.
 """
 
 # b sentences · n target positions · t real tokens of the batch · d width
@@ -39,30 +39,30 @@ __all__ = ["Loss", "Position", "Sample", "Task"]
 
 
 class Loss(NamedTuple):
-    """The result of an objective: a sum that is differentiated, and further sums to be reported."""
+    """The result of an objective: `total`, the sum to differentiate, and `parts`, further sums to report."""
 
     total: Tensor
     parts: dict[str, Tensor] = {}  # noqa: RUF012
 
 
-DEPTH = 2  # updates that are loaded ahead
-RENAMED = {"few_shapes": "limit_shapes", "ahead": "can_prefetch"}  # what tasks of earlier versions may define
+DEPTH = 2  # updates to load ahead
+RENAMED = {"few_shapes": "limit_shapes", "ahead": "can_prefetch"}  # old names that a task may still define
 
 
 class Task:
-    """A task to learn: its objective, its batches, how it is measured.
+    """A task to learn: its objective, its batches, and how the model is measured.
 
-    A *plan* is whatever stands for a batch before it is loaded, cheap to make and to count: the loop takes plans from
-    `stream`, divides losses by the `count` of all plans of an update (on every process), and loads only its own.
+    A *plan* stands for a batch that is not loaded yet; it is cheap to make and to count. The loop takes plans from
+    `stream` and divides losses by the `count` of all plans of an update. Each process loads only its own batches.
     """
 
     objective: nn.Module  # a module around the model: objective(batch) -> Loss
     unit: str = "tokens"  # what `count` counts
-    can_prefetch: bool = False  # batches before their step: `batch` is a function of its arguments alone
-    metric: str = "loss"  # of what `validate` gives, the one that says which checkpoint is best
+    can_prefetch: bool = False  # whether batches can be loaded early: `batch` depends only on its arguments
+    metric: str = "loss"  # the figure of `validate` that selects the best checkpoint
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Take over what a class defines under an older name, and give what it defines that name, too."""
+        """Make attributes that a class defines under an old name available under the new one, and vice versa."""
         super().__init_subclass__(**arguments)
         for old, new in RENAMED.items():
             if old in vars(cls):
@@ -73,11 +73,11 @@ class Task:
                 setattr(cls, old, vars(cls)[new])
 
     def epoch(self, number: int) -> Iterable[Any]:
-        """Yield the plans of an epoch, a function of its number alone."""
+        """Yield the plans of an epoch, which depend only on its number."""
         raise NotImplementedError
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Yield plans without end from a position on, each with its own position."""
+        """Yield plans endlessly from a position on, each with its own position."""
         for epoch in itertools.count(position.epoch):
             first = position.batch if epoch == position.epoch else 0
             empty = True
@@ -89,7 +89,7 @@ class Task:
                 raise TrainingError("no batches to train on: the epoch is empty")
 
     def count(self, plan: Any) -> int:
-        """Return the count that this plan's loss is a sum over: tokens, or examples."""
+        """Return how many tokens, or examples, this plan's loss is a sum over."""
         return len(plan)
 
     def batch(self, plan: Any, position: Position) -> Any:
@@ -97,17 +97,17 @@ class Task:
         return plan
 
     def limit_shapes(self, half: bool) -> None:
-        """Keep the number of batch shapes small; called before the first batch where each shape costs preparation.
+        """Keep the number of batch shapes small; called before the first batch if the run replays CUDA graphs.
 
-        `half`: matrix products are in half precision.
+        `half` says whether matrix products are in half precision.
         """
 
     def halves(self, batch: Any) -> Sequence[Any]:
-        """Split the batch in two, for when it does not fit into memory."""
+        """Split a batch that does not fit into memory in two."""
         raise TrainingError("out of memory, and this task's batches cannot be split: make them smaller")
 
     def move(self, batch: Any, device: torch.device) -> Any:
-        """Move the batch to a device; on a CPU it is where it was loaded."""
+        """Move the batch to a device; for a CPU, return it unchanged."""
         if device.type == "cpu":
             return batch
         if hasattr(batch, "to"):
@@ -117,7 +117,7 @@ class Task:
         return batch
 
     def validate(self) -> dict[str, float]:
-        """Measure the model on held-out data; `loss` and `metric` are among the figures, where there are any."""
+        """Measure the model on held-out data; unless empty, the figures include `loss` and `metric`."""
         return {}
 
     def samples(self) -> list[Sample]:
@@ -129,7 +129,7 @@ class Task:
         return []
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what must be equal for a checkpoint to fit; it is stored in the manifest and compared on loading."""
+        """Return the values that a checkpoint's manifest must match for this task to load it."""
         return {}
 
     few_shapes, ahead = limit_shapes, can_prefetch
@@ -144,7 +144,7 @@ class Prediction(nn.Module):
     Szegedy et al. 2016 (arXiv:1512.00567), section 7: a share of the probability is spread evenly over all tokens.
     """
 
-    replays = True  # an update may be a CUDA graph: nothing is read back from the device
+    replays = True  # an update can be a CUDA graph: forward never waits for the device
 
     def __init__(self, model: Model, smoothing: float = 0.0):
         super().__init__()
@@ -153,26 +153,24 @@ class Prediction(nn.Module):
 
     @property
     def half_weights(self) -> bool:
-        """Return whether products take copies of the weights in half precision: those of a model that reads packed
-        batches.
-        """
+        """Return whether matrix products use half-precision copies of the weights, as models of packed batches do."""
         return self.model.packs
 
     def forward(self, batch: Batch | PackedBatch) -> Loss:
-        """Sum the loss over the batch's target tokens; `nll` is the same without smoothing, `tokens` their number."""
+        """Sum the loss over the batch's target tokens; `nll` is the sum without smoothing, `tokens` their number."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
         return self.token_loss(hidden, batch, target)
 
     def token_loss(self, hidden: Float[Tensor, "*b n d"], batch: Batch | PackedBatch, target: Tokens) -> Loss:
-        """Compute the loss from the decoder's output after each token of `target`."""
+        """Compute the loss from the decoder's output at each token of `target`."""
         smoothing = self.smoothing if self.training else 0.0
         if isinstance(batch, PackedBatch):
             expected = batch.expected.long()
             real = expected >= 0
         else:
             expected, real = batch.target[:, 1:], target.real
-            if hidden.is_cuda and self.model.projects:  # how many are real is not waited for
+            if hidden.is_cuda and self.model.projects:  # indexing by `real` would wait for the GPU
                 hidden, expected = hidden.flatten(0, 1), expected.masked_fill(~real, -1).flatten()
             else:
                 hidden, expected = hidden[real], expected[real]
@@ -183,19 +181,19 @@ class Prediction(nn.Module):
 def next_token(
     model: Model, hidden: Float[Tensor, "t d"], expected: Int[Tensor, " t"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Sum the smoothed cross-entropy, and the negative log-likelihood, which alone is reported.
+    """Sum the smoothed cross-entropy, and the negative log-likelihood, which has no gradient and is for reports.
 
-    Where a negative number is expected nothing counts.
+    Ignore tokens whose expected id is negative.
     """
     if model.projects:
         return projection_loss(hidden, model.readout.weight, model.readout.bias, expected, smoothing)
-    # What such a model cannot say has no probability to be smoothed into.
+    # No smoothing: it would give a share to tokens to which such a model assigns no probability.
     nll = F.cross_entropy(model.output(hidden).float(), expected, reduction="sum", ignore_index=-1)
     return nll, nll.detach()
 
 
 def inputs(batch: Batch | PackedBatch) -> tuple[Tokens, Tokens]:
-    """Return the source, and the target as it is read: START first, without the END."""
+    """Return the source, and the target as the decoder reads it: with START, without END."""
     if isinstance(batch, PackedBatch):
         ids, read, _, *offsets = batch.parts()
         spans = [Packed(each, sizes=(size, batch.longest)) for each, size in zip(offsets, batch.sizes, strict=True)]
@@ -209,20 +207,19 @@ def inputs(batch: Batch | PackedBatch) -> tuple[Tokens, Tokens]:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of an update that one process needs."""
+    """One process's part of an update."""
 
     batches: list[Any]  # of this process
-    count: int  # what the losses of all processes are sums over
-    end: Position  # where the stream stands afterwards
+    count: int  # tokens, or examples, of all processes
+    end: Position  # the stream's position after this update
 
 
 class Prefetch:
-    """The shares of one update after another, each loaded by a thread before it is needed.
+    """An iterator of this process's shares, which a thread loads before the loop needs them.
 
-    One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    depends on when they were loaded. A task that does not say so of its own (`can_prefetch`) has them loaded only when
-    they are asked for. An error is raised when its update is asked for. `waited` counts the seconds in which the loop
-    waited for its data.
+    A single thread reads the stream in order. Batches depend only on their position in it, not on when they are loaded;
+    for a task that does not guarantee this (`can_prefetch`), each share is loaded when the loop asks for it. An error
+    in loading is raised at the update to which it belongs. `waited` counts the seconds that the loop waited for data.
     """
 
     def __init__(self, task: Task, position: Position, accumulate: int, group: Group):
@@ -252,7 +249,7 @@ class Prefetch:
         return share
 
     def load(self) -> Share:
-        """Load the next update's plans, and this process's batches of them."""
+        """Take the next update's plans from the stream, and load this process's batches."""
         plans = [next(self.stream) for _ in range(self.plans)]
         mine = plans[self.group.rank :: self.group.world]
         batches = [self.task.batch(plan, position) for position, plan in mine]

@@ -1,6 +1,6 @@
-"""The state of a run in progress, saved as a checkpoint and restored: its counters, its optimiser, and the weights.
+"""Saving the state of a run as a checkpoint, and restoring it: its counters, its optimiser, and the weights.
 
-The first process writes. What it could not write is an error on every process, so that none waits for the others.
+The first process writes. If it fails, every process raises the error, so that none waits for the others.
 """
 
 import contextlib
@@ -39,34 +39,34 @@ from regard.training.weights import check_weights, load_tensors
 if TYPE_CHECKING:
     from regard.training.update import Updater
 
-RAW = "raw."  # before the names of weights as they are, where a checkpoint's are a moving average
+RAW = "raw."  # prefix of the current weights' names if the checkpoint's weights are a moving average
 
 
 @dataclass
 class Counters:
-    """The counters of a run: where it stands."""
+    """The counters of a run in progress."""
 
     step: int = 0
     position: Position = Position(0, 0)
     seconds: float = 0.0
     best: float | None = None
     best_step: int = 0
-    best_loss: float | None = None  # of the best, on validation: between two with the same metric it decides
+    best_loss: float | None = None  # validation loss of the best: it breaks ties of the metric
     lowest: float | None = None  # the lowest validation loss
-    waited: int = 0  # validations since the best, or since the lowest loss
-    sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
+    waited: int = 0  # validations since the metric or the loss last improved
+    sums: dict[str, float] = field(default_factory=dict)  # of losses since the last record
     skipped: int = 0
     validated: int | None = None  # the step of the last validation
-    fitted: dict[str, float] = field(default_factory=dict)  # to a time limit (`regard.training.loop.Timetable`)
+    fitted: dict[str, float] = field(default_factory=dict)  # the fit to a time limit: `regard.training.loop.Timetable`
 
     def compare(self, figures: Mapping[str, float], metric: str) -> bool:
         """Note a validation, and return whether it is the best so far.
 
-        Where the metric is the same the loss decides, and patience waits for either: BLEU may be 0 for long.
+        The loss breaks ties of the metric. An improvement of either resets patience: BLEU may stay 0 for long.
         """
-        if not figures:  # with nothing held out there is nothing to wait for
+        if not figures:  # nothing is held out, so patience does not count
             return False
-        # Without finite scores a label may still be right, by chance; a task of one's own may have no loss.
+        # Require a finite loss too: a broken model may predict a label by chance. A user's task may report no loss.
         value, loss = figures.get(metric, math.nan), figures.get("loss", 0.0)
         rank = (value if metric == "loss" else -value, loss)
         best = None if self.best is None else self.best if metric == "loss" else -self.best
@@ -81,7 +81,7 @@ class Counters:
         return better
 
     def table(self) -> dict[str, Any]:
-        """Return the counters as a manifest holds them; the step stands beside them there."""
+        """Return the counters as a manifest holds them, without the step, which has its own key there."""
         return {**{key: value for key, value in asdict(self).items() if key != "step"}, "position": [*self.position]}
 
 
@@ -90,14 +90,14 @@ def is_sums(value: object) -> bool:
 
 
 def is_fitted(value: object) -> bool:
-    """Return whether a value is what was fitted to a time limit: whole numbers by keys, and seconds."""
+    """Return whether a value is a valid fit to a time limit: integers under the keys FITTED, seconds under others."""
     return is_sums(value) and all(
         is_count(each) if name in FITTED else math.isfinite(each) and each >= 0
         for name, each in value.items()  # type: ignore[attr-defined]
     )
 
 
-OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # keys that runs of earlier versions lack
+OPTIONAL = ("best_loss", "lowest", "validated", "fitted")  # keys that checkpoints of earlier versions lack
 COUNTER_CHECKS = (
     (
         "position",
@@ -119,7 +119,7 @@ COUNTER_CHECKS = (
 
 
 def optimiser_tensors(updater: "Updater") -> dict[str, Tensor]:
-    """Collect the optimiser's tensors, by the names of the weights."""
+    """Collect the optimiser's tensors, named after the weights."""
     return {
         f"optimiser.{key}.{name}": value
         for name, parameter in zip(updater.names, updater.parameters, strict=True)
@@ -128,7 +128,7 @@ def optimiser_tensors(updater: "Updater") -> dict[str, Tensor]:
 
 
 def restore_optimiser(updater: "Updater", tensors: Mapping[str, Tensor], where: str) -> None:
-    """Restore the optimiser's tensors; `where` is their file, for messages."""
+    """Restore the optimiser's tensors; error messages name their file, `where`."""
     for name, parameter in zip(updater.names, updater.parameters, strict=True):
         state = {}
         for key in ("step", "exp_avg", "exp_avg_sq"):
@@ -145,16 +145,16 @@ def restore_optimiser(updater: "Updater", tensors: Mapping[str, Tensor], where: 
 
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a checkpoint of another task, model or data."""
+    """Refuse a checkpoint whose task, model or data differ from this run's."""
     for key, value in task.fingerprint().items():
         check_same(key, manifest.get("task", {}).get(key), value, folder)
 
 
 def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
-    """Refuse a checkpoint that was made with another value of a key; for the model, name the option."""
+    """Refuse a checkpoint whose value of a key differs from this run's; of a model, name the option that differs."""
     if key == "model" and isinstance(stored, Mapping):
         stored = complete_model(stored, folder)
-    if isinstance(value, Mapping) and isinstance(stored, Mapping) and stored != value:  # which of its options
+    if isinstance(value, Mapping) and isinstance(stored, Mapping) and stored != value:  # find the option that differs
         name = next(name for name in {**stored, **value} if stored.get(name) != value.get(name))
         key, stored, value = f"{key}.{name}", stored.get(name), value.get(name)
     if stored != value:
@@ -162,7 +162,7 @@ def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
 
 
 def complete_model(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Complete the model of a manifest with every option, or raise a CheckpointError that names the wrong one."""
+    """Fill in the defaults of a manifest's model options, or raise a CheckpointError that names a wrong option."""
     try:
         return kinds.complete_table(table)
     except ConfigError as error:
@@ -173,18 +173,18 @@ def complete_model(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 class Saver:
-    """A writer of a run's checkpoints, which reads them when the run is resumed."""
+    """A writer of a run's checkpoints, which also restores a run from them."""
 
     def __init__(self, task: Task, settings: TrainingSettings, run: Path, group: Group):
         self.task, self.settings, self.group = task, settings, group
         self.checkpoints = Checkpoints(run, settings.keep)
         self.step = -1  # of the last checkpoint
-        self.base: dict[str, Any] | None = None  # size and checksum of base.safetensors, where there are adapters
+        self.base: dict[str, Any] | None = None  # size and checksum of base.safetensors, if the model has adapters
 
-    # ---- back to where a run was
+    # ---- restoring
 
     def find(self, resume: bool) -> Checkpoint | None:
-        """Find and read the checkpoint to resume from, compared with the task; None for a new run."""
+        """Read the checkpoint to resume from, and check that it fits the task; return None for a new run."""
         if self.group.first:
             self.checkpoints.clean()
         self.group.wait()
@@ -199,15 +199,15 @@ class Saver:
         return checkpoint
 
     def load(self, checkpoint: Checkpoint, objective: nn.Module) -> None:
-        """Load the weights with which training continues."""
+        """Load the weights from which training continues: the current ones, not their moving average."""
         raw = {name.removeprefix(RAW): tensor for name, tensor in checkpoint.trainer.items() if name.startswith(RAW)}
         own, where = trained_weights(objective), str(checkpoint.folder / "model.safetensors")
-        check_weights(own, checkpoint.model, where)  # of an average, the weights that are not loaded but averaged on
+        check_weights(own, checkpoint.model, where)  # these may be a moving average, which is not loaded here
         where = str(checkpoint.folder / "trainer.safetensors") if raw else where
         load_tensors(own, raw or checkpoint.model, where)
 
     def restore(self, checkpoint: Checkpoint, updater: "Updater", ema: list[Tensor] | None) -> Counters:
-        """Restore the optimiser, the average and the counters of a checkpoint, checked."""
+        """Check and restore the optimiser, the moving average and the counters of a checkpoint."""
         where = str(checkpoint.folder / "trainer.safetensors")
         restore_optimiser(updater, checkpoint.trainer, where)
         if ema is not None:
@@ -223,16 +223,16 @@ class Saver:
         for key, right, expected in COUNTER_CHECKS:
             if key not in OPTIONAL or key in table:
                 check_key(table, key, right, expected, where, "counters.")
-        # A run of an earlier version does not say when it was validated.
+        # Checkpoints of earlier versions have no key `validated`.
         table = {"validated": checkpoint.step, **table, "position": Position(*table["position"])}
         now = Counters(checkpoint.step, **table)
         self.step = checkpoint.step
         score = self.checkpoints.best_average()
-        if score is not None:  # it came after the last step, and is the one to beat
+        if score is not None:  # the average was saved after the last step, and is the one to beat
             now.best, now.best_step, now.best_loss = score
         return now
 
-    # ---- what is written
+    # ---- writing
 
     def save(self, now: Counters, updater: "Updater", ema: list[Tensor] | None, best: bool) -> None:
         """Write a checkpoint of the current state."""
@@ -254,7 +254,7 @@ class Saver:
             if best:
                 self.checkpoints.mark_best(name)
             self.checkpoints.point("last", name)
-            # Where validations are fitted to the time there is no regular distance.
+            # If validations are fitted to the time, they have no regular distance.
             fitted = "validate_every" in self.settings.fit
             self.checkpoints.prune(1 if fitted else self.settings.validate_every)
 
@@ -276,18 +276,18 @@ class Saver:
         return mean
 
     def mean_is_best(self, folders: list[Path]) -> bool:
-        """Return whether the best checkpoint is the mean of these, saved already."""
+        """Return whether the best checkpoint is the mean of these folders, which was then saved already."""
         with contextlib.suppress(CheckpointError):
             best = self.checkpoints.best()
             return best is not None and read_manifest(best).get("mean_of") == [each.name for each in folders]
         return False
 
     def save_mean(self, mean: Mapping[str, Tensor], folders: list[Path], now: Counters, best: bool) -> None:
-        """Write the mean of checkpoints as `average`, and as the best if it is."""
+        """Write the mean of checkpoints as `average`, and mark it as the best if it is."""
 
         def write() -> None:
             record = self.checkpoints.best_record()
-            if best or record is None or record.name != "average":  # one of an earlier end may still be the best
+            if best or record is None or record.name != "average":  # do not replace an earlier average that is the best
                 manifest = {**self.manifest(now, best), "mean_of": [each.name for each in folders]}
                 self.checkpoints.write("average", mean, {}, manifest)
             if best:
@@ -296,7 +296,7 @@ class Saver:
         self.group.in_first(write)
 
     def write_base(self, objective: nn.Module) -> None:
-        """Write the weights that adapters change, once a run."""
+        """Write the base weights of adapters to base.safetensors, once per run."""
         path = self.checkpoints.folder.parent / BASE
         content = save({name: tensor.cpu().contiguous() for name, tensor in plain_weights(objective).items()})
         try:
@@ -306,14 +306,14 @@ class Saver:
         self.base = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def manifest(self, now: Counters, best: bool) -> dict[str, Any]:
-        """Build the manifest, everything that is not a tensor; a new best one also names the one that it beats."""
+        """Build the manifest, all data but tensors; that of a new best checkpoint names the previous best."""
         before = self.checkpoints.best_record() if best else None
         better = {} if before is None else {"better_than": before.manifest}
         base = {} if self.base is None else {"base": self.base}
         return {"step": now.step, "counters": now.table(), "task": self.task.fingerprint(), **base, **better}
 
     def check_overflow(self, now: Counters, weights: Mapping[str, Tensor]) -> None:
-        """Stop before saving weights that overflowed: the checkpoint before them is worth more."""
+        """Raise a TrainingError before weights with NaN or infinity are saved: the last checkpoint is worth more."""
         bad = next((name for name, tensor in weights.items() if not bool(tensor.isfinite().all())), None)
         if bad := self.group.same(bad):
             raise TrainingError(

@@ -1,15 +1,16 @@
-"""One update: batches become a step of the optimiser, eagerly, replayed as a CUDA graph, or in smaller parts.
+"""One update: a step of the optimiser from batches, run eagerly, replayed as a CUDA graph, or in smaller parts.
 
-The three give the same weights: a replayed update equals the eager one bit by bit, and a batch that is redone in parts,
-where memory runs out, has the same gradient but for rounding. What changes from update to update (the rate, what losses
-are divided by) is in the device's memory, where a replay reads it, and the sums of the losses stay there until they are
-recorded, so that nothing waits for the device.
+All three give the same weights: a replayed update equals the eager one bit by bit, and a batch that is redone in parts
+after running out of memory has the same gradient up to rounding. Values that change between updates (the learning rate,
+the divisor of the losses) are in the device's memory, where a replay reads them. The sums of the losses stay there
+until they are recorded, so that the host does not wait for the device.
 
-A training step is a thousand small orders to the GPU, and giving them takes longer than carrying them out. A CUDA graph
-holds them all, from the forward pass to the optimiser's step, and is ordered as a whole. Whatever differs between two
-updates of a shape is read from memory, the seed of torch's generator too, which is written anew before each replay. A
-shape's first updates are eager: they are its warm-up, and a shape that comes but once costs nothing else. Which shapes
-are captured, how many, and when it is given up, `Replay` decides on the host; `CudaCapture` alone is of the GPU.
+A training step launches about a thousand small kernels, and launching them takes longer than running them. A CUDA graph
+holds all launches, from the forward pass to the optimiser's step, and starts with a single one. It reads everything
+that differs between two updates of a shape from memory, including the seed of torch's generator, which PyTorch writes
+before each replay. The first update of a shape is eager: it warms up the capture, and a shape that occurs only once
+costs nothing extra. `Replay` decides on the host which shapes to capture, how many, and when to give up; only
+`CudaCapture` and `CudaGraph` use the GPU.
 """
 
 import contextlib
@@ -36,15 +37,16 @@ from regard.training.task import Share, Task
 from regard.training.trainer_state import Counters
 
 T = TypeVar("T")
-OFTEN = 2  # the coming of a shape at which it is captured
-MOST_GRAPHS = 96  # batches of other shapes are trained on eagerly
+OFTEN = 2  # capture a shape at this occurrence
+MOST_GRAPHS = 96  # further shapes stay eager
 
 
 def rate_at(step: int, settings: TrainingSettings) -> float:
     r"""Return the learning rate of a step.
 
-    `noam`: $r \cdot \min(t/w, \sqrt{w/t})$, Vaswani et al. 2017 (arXiv:1706.03762), section 5.3, with its peak r given
-    in place of the width's root. `cosine`: from r down to nothing at the last step (arXiv:1608.03983). `constant`: r.
+    `noam`: $r \cdot \min(t/w, \sqrt{w/t})$, Vaswani et al. 2017 (arXiv:1706.03762), section 5.3, but with the peak r as
+    a setting instead of a function of the model's width. `cosine`: from r down to 0 at the last step (Loshchilov and
+    Hutter 2017, arXiv:1608.03983). `constant`: r. All three rise linearly from 0 to r during the warm-up of w steps.
     """
     warmup, peak = settings.warmup, settings.rate
     if step <= warmup:
@@ -61,7 +63,7 @@ def rate_at(step: int, settings: TrainingSettings) -> float:
 
 
 def not_replayed(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
-    """Name what keeps the updates of a run from being replayed; None where nothing does."""
+    """Return why the updates of a run cannot be replayed, for messages, or None if they can."""
     if device.type != "cuda":
         return "updates on a CPU or an Apple GPU"
     needs = []
@@ -77,7 +79,7 @@ def not_replayed(device: torch.device, world: int, accumulate: int, objective: o
 def describe_path(
     form: str | None, objective: nn.Module, device: torch.device, obstacle: str | None, replayed: bool, compiled: bool
 ) -> str:
-    """Describe updates in one line: how batches lie, whether stacks are fused and updates replayed, and why not."""
+    """Describe updates in one line: the batches' form, whether stacks are fused and updates replayed, and why not."""
     parts = [form or "padded"]
     if form == "packed" and any(isinstance(module, Stack) for module in objective.modules()):
         why = stack_features(objective)
@@ -88,7 +90,7 @@ def describe_path(
 
 
 class CaptureError(Exception):
-    """An update that could not be captured; `ended`: the capture ended in order."""
+    """The error for an update that could not be captured; `ended` says whether the capture ended properly."""
 
     def __init__(self, problem: BaseException, ended: bool):
         super().__init__(str(problem))
@@ -96,17 +98,17 @@ class CaptureError(Exception):
 
 
 class Replay:
-    """The captured updates of a run, one for each shape of batch that came often enough."""
+    """The captured updates of a run, one per batch shape that has occurred often enough."""
 
     def __init__(self, capture: "CudaCapture", most: int = MOST_GRAPHS, often: int = OFTEN):
         self.capture, self.most, self.often = capture, most, often
         self.graphs: dict[Any, CudaGraph] = {}
-        self.counts: Counter[Any] = Counter()  # how often a shape came before it was captured
+        self.counts: Counter[Any] = Counter()  # occurrences of each shape until its capture
         self.on = True
-        self.problem: BaseException | None = None  # why a capture failed
+        self.problem: BaseException | None = None  # the error of a failed capture
 
     def __call__(self, batch: Any) -> bool:
-        """Replay the update on this batch, still on the host, or return that it must run eagerly."""
+        """Replay the update on a batch on the host; return False if the update must run eagerly instead."""
         shape = getattr(batch, "shape", None)
         if not self.on or shape is None:
             return False
@@ -125,9 +127,9 @@ class Replay:
         except CaptureError as error:
             problem, ended = error.problem, error.ended
         if ended and is_out_of_memory(problem):
-            self.most = len(self.graphs)  # what is captured fits; nothing else is tried
+            self.most = len(self.graphs)  # keep the graphs that fit, and capture no others
             return False
-        # An eager update will say what is wrong, unless it is that this cannot be captured.
+        # If the update itself is wrong, the eager update that follows raises the error.
         self.problem = problem
         self.forget()
         if not ended:
@@ -135,7 +137,7 @@ class Replay:
         return False
 
     def forget(self) -> None:
-        """Free the memory of all graphs; there will be no others."""
+        """Free the memory of all graphs, and capture no others."""
         self.on = False
         self.graphs.clear()
 
@@ -151,25 +153,25 @@ def batch_tensors(batch: Any) -> list[Tensor]:
 
 
 class CudaGraph:
-    """An update as a CUDA graph, and the memory that it reads its batch from."""
+    """An update as a CUDA graph, and the batch whose memory it reads."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, batch: Any):
         self.graph, self.batch = graph, batch
 
     def replay(self, batch: Any) -> None:
-        """Write the batch to where the graph reads it, and launch the graph."""
+        """Copy the batch into the memory that the graph reads, and launch the graph."""
         for mine, source in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
             mine.copy_(source, non_blocking=True)
         self.graph.replay()
 
 
 class CudaCapture:
-    """A capturer of updates as CUDA graphs, all in one pool of memory."""
+    """A function that captures updates as CUDA graphs, all in one memory pool."""
 
     def __init__(self, work: Callable[[Any], None], device: torch.device):
-        """Take `work`, an update on a batch on the device, which waits for nothing and leaves no gradients.
+        """Take `work`, which runs an update on a batch on the device, never waits for the GPU, and leaves no gradients.
 
-        What it changes (weights, moments, sums) has its memory before it is called here.
+        All tensors that it changes (weights, moments, sums) must be allocated before a capture.
         """
         self.work, self.device = work, device
         self.pool: Any = None
@@ -185,14 +187,14 @@ class CudaCapture:
         torch.cuda.synchronize(self.device)
         problem: BaseException | None = None
         ended = False
-        # An older run's graph, freed inside, would end the capture.
+        # If the garbage collector freed an older run's graph here, the capture would end.
         with pause_garbage_collection(), torch.cuda.stream(self.stream):
-            # Another thread loads and pins batches meanwhile, which concerns this one only.
+            # thread_local: the thread that loads and pins batches must not disturb this capture.
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 self.work(there)
             except RuntimeError as error:
-                problem = error.with_traceback(None)  # which would hold on to every tensor that did fit
+                problem = error.with_traceback(None)  # the traceback would keep every allocated tensor alive
             try:
                 graph.capture_end()
                 ended = True
@@ -204,27 +206,28 @@ class CudaCapture:
         return CudaGraph(graph, there)
 
     def repair(self) -> None:
-        """Tell torch's generator and its allocator that the capture is over, which a failed one does not.
+        """Tell torch's generator and allocator that the capture is over, as a failed capture does not do it.
 
-        The generator gets a new state, equal to the old one. A graph would still read the old one: there must be none.
+        The generator gets a new state, equal to the old one. A graph would still read the old state, so forget all
+        graphs first.
         """
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         old, new = torch.cuda.default_generators[index], torch.Generator(self.device)
         new.manual_seed(old.initial_seed())
         new.set_offset(old.get_offset())
         old.graphsafe_set_state(new.graphsafe_get_state())
-        with contextlib.suppress(RuntimeError):  # where it did end
+        with contextlib.suppress(RuntimeError):  # raised if the allocation had ended
             torch._C._cuda_endAllocateToPool(index, self.pool)
 
 
 @contextlib.contextmanager
 def forbid_waits(device: torch.device) -> Iterator[None]:
-    """Make an operation that waits for the GPU a RuntimeError, inside the block: a capture would fail at it."""
+    """Raise a RuntimeError inside the block for operations that wait for the GPU: a capture would fail there."""
     if device.type != "cuda":
         yield
         return
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():  # that this does not see everything
+    with warnings.catch_warnings():  # torch warns that this mode does not detect every wait
         warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode("error")
     try:
@@ -237,7 +240,7 @@ def forbid_waits(device: torch.device) -> Iterator[None]:
 
 
 class Updater:
-    """The updates of a run: its objective's parameters, their optimiser, and how a batch becomes a step of it."""
+    """The updates of a run: the objective's parameters, their optimiser, and its steps."""
 
     def __init__(self, task: Task, objective: nn.Module, settings: TrainingSettings, group: Group, progress: Progress):
         self.task, self.objective, self.settings, self.group, self.progress = task, objective, settings, group, progress
@@ -246,7 +249,7 @@ class Updater:
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         names = {id(parameter): name for name, parameter in objective.named_parameters()}
         self.names = [names[id(parameter)] for parameter in self.parameters]
-        # A fused optimiser clips and skips on the device by itself; sharded weights and Apple's GPU have none.
+        # The fused optimiser clips and skips on the device; it supports neither sharded weights nor Apple's GPU.
         self.fused = not group.shard and device.type in ("cpu", "cuda")
         self.optimiser = torch.optim.AdamW(
             self.parameters,
@@ -258,16 +261,16 @@ class Updater:
             capturable=self.fused and device.type == "cuda",
         )
         self.call = torch.compile(objective) if settings.compile else objective
-        self.now = Counters()  # of the update under way
+        self.now = Counters()  # before the current update
         self.updates = 0  # updates of this process
-        self.skipped = torch.zeros((), device=device)  # updates without a finite gradient, since they were read
+        self.skipped = torch.zeros((), device=device)  # updates without a finite gradient, since the last read
         self.device_sums: dict[str, Tensor] = {}
-        self.unread: set[str] = set()  # of these sums
-        # On a GPU what changes from update to update is in its memory, where a replay reads it.
+        self.unread: set[str] = set()  # names of the device's sums that changed since the last read
+        # On a GPU, values that change between updates are tensors, which a replay reads.
         self.count = torch.ones((), device=device)
         self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
         halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
-        # Weights with adapters are computed in each update, and cast where they are used.
+        # Weights with adapters are computed in each update, so they have no half-precision copies.
         adapted = {id(each.weight) for each in adapters_of(objective).values()}
         self.adapted = len(adapted) > 0
         plain = [weight for weight in objective.parameters() if id(weight) not in adapted]
@@ -281,12 +284,12 @@ class Updater:
             raise ConfigError("training.replay", f"true given, but {self.obstacle} cannot be replayed")
 
     def path(self) -> str:
-        """Describe the path of the updates in one line, and what keeps it from a faster one."""
+        """Describe in one line how updates are computed, and why not in a faster way."""
         form, replayed = getattr(self.task, "form", None), self.replay is not None
         return describe_path(form, self.objective, self.device, self.obstacle, replayed, self.settings.compile)
 
     def begin(self) -> None:
-        """Prepare for replays, when the optimiser is new or restored: create AdamW's state before its first step."""
+        """Prepare for replays, once the optimiser is new or restored: create AdamW's state before its first step."""
         for parameter in self.parameters if self.replay is not None else ():
             if not self.optimiser.state[parameter]:
                 self.optimiser.state[parameter] = {
@@ -296,7 +299,7 @@ class Updater:
                 }
 
     def __call__(self, share: Share, now: Counters) -> None:
-        """Take one step of the optimiser on some batches; `now` is where the run stands before it."""
+        """Take one step of the optimiser on a share of batches; `now` holds the counters before it."""
         self.now = now
         rate = rate_at(now.step + 1, self.settings)
         for each in self.optimiser.param_groups:
@@ -314,7 +317,7 @@ class Updater:
     # ---- eager
 
     def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
-        """Compute the gradients of this process's share, its batches split into so many parts, and the sums."""
+        """Compute the gradients of this process's share, with each batch split into `parts`; return the sums."""
         sums: dict[str, Tensor] = {}
         for batch in share.batches:
             cut, whole = split_batch(self.task, batch, parts)
@@ -330,7 +333,7 @@ class Updater:
         return sums
 
     def differentiate(self, batch: Any) -> dict[str, Tensor]:
-        """Compute the gradients of a batch's share of the update's loss, and the sums that it reports."""
+        """Compute the gradients of a batch's part of the update's loss; return the sums that the objective reports."""
         copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
         once = parametrize.cached() if self.adapted and not self.settings.compile else contextlib.nullcontext()
         with once, copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -339,27 +342,27 @@ class Updater:
         return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}
 
     def step_optimiser(self) -> None:
-        """Take one step of the optimiser; the device skips it where the gradient is not finite."""
+        """Take one step of the optimiser, unless the gradient is not finite; a fused one checks this on the device."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         if self.group.shard:
             norm = gather_full(norm)
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.skipped += bad
-        if not self.fused:  # it cannot skip on the device
+        if not self.fused:  # this optimiser cannot skip on the device
             if not bool(bad):
                 if self.settings.clip:
                     torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
                 self.optimiser.step()
             return
         self.optimiser.found_inf = bad  # type: ignore[attr-defined]
-        # The fused step divides every gradient by this: clipping without a pass of its own.
+        # The fused step divides every gradient by grad_scale, so clipping needs no pass of its own.
         scale = (norm / self.settings.clip).clamp(min=1.0) if self.settings.clip else torch.ones_like(norm)
         self.optimiser.grad_scale = torch.where(bad > 0, 1.0, scale).to(torch.float32)  # type: ignore[attr-defined]
         self.optimiser.step()
 
     def redo(self, parts: int) -> None:
-        """Reset before a share that did not fit into memory is tried again in smaller parts."""
+        """Reset gradients and free memory before a share is retried in smaller parts."""
         if self.group.shard:
             raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
         self.optimiser.zero_grad(set_to_none=True)
@@ -372,20 +375,20 @@ class Updater:
     # ---- replayed
 
     def try_replay(self, share: Share) -> bool:
-        """Replay the update captured for another batch of its shape, if there is one; return whether that was done."""
+        """Replay the update, if a graph of the batch's shape exists or can be captured; return whether it was done."""
         if self.replay is None or not self.replay.on or call_records.has_hooks(self.objective):
-            return False  # a replay runs no Python, and would not call them
-        if self.updates == 1:  # the second update, with everything compiled, says whether it may be
+            return False  # a replay runs no Python, and so would not call the hooks
+        if self.updates == 1:  # the second update, when everything is compiled, shows whether a capture is possible
             return self.rehearse(self.replay, share.batches[0])
         done = self.replay(share.batches[0])
-        if done:  # no Python was run
+        if done:  # a replay does not run accumulate_sums
             self.unread.update(self.device_sums)
-        else:  # a failed capture may leave gradients without values
+        else:  # a failed capture may leave gradients that were never computed
             self.optimiser.zero_grad(set_to_none=True)
         return done
 
     def rehearse(self, replay: Replay, batch: Any) -> bool:
-        """Run the update as a capture would see it; if it waits for the GPU, undo it and replay no updates."""
+        """Run the update under a capture's conditions; if it waits for the GPU, undo it and replay no updates."""
         cuda = self.device.type == "cuda"
         random = torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if cuda else None
         try:
@@ -406,7 +409,7 @@ class Updater:
         return False
 
     def update_on(self, batch: Any) -> None:
-        """Run all of a GPU's work for an update on one batch, which is there already."""
+        """Run all of the GPU's work for an update on one batch that is already on the GPU."""
         self.accumulate_sums(self.differentiate(batch))
         self.step_optimiser()
         self.optimiser.zero_grad(set_to_none=True)
@@ -414,9 +417,9 @@ class Updater:
     # ---- the sums of the losses
 
     def accumulate_sums(self, sums: Mapping[str, Tensor]) -> None:
-        """Add losses to those that are read later."""
+        """Add an update's losses to the sums since the last record."""
         for name, value in sums.items():
-            if self.device.type == "cpu" and self.group.world == 1:  # reading is free, and the order always the same
+            if self.device.type == "cpu" and self.group.world == 1:  # no wait, and a fixed order of summation
                 self.now.sums[name] = self.now.sums.get(name, 0.0) + float(value)
                 continue
             if name not in self.device_sums:
@@ -425,7 +428,7 @@ class Updater:
             self.unread.add(name)
 
     def read_sums(self, now: Counters) -> None:
-        """Copy the device's sums to the host."""
+        """Move the device's sums of losses and skipped updates to `now`, and reset them."""
         for name, value in self.device_sums.items():
             if name in self.unread:
                 now.sums[name] = now.sums.get(name, 0.0) + float(self.group.sum(value.clone()))
@@ -437,7 +440,7 @@ class Updater:
         self.skipped.zero_()
 
 
-# ---- in smaller parts, where memory runs out
+# ---- smaller parts, if memory runs out
 
 
 def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) -> T:
@@ -449,13 +452,13 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # Outside of the handler: the traceback holds on to every tensor that did fit.
+        # Retry outside the handler: inside, the traceback would keep every allocated tensor alive.
         parts *= 2
         again(parts)
 
 
 def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
-    """Split the batch into so many parts, a power of two, or as many as it has; raise if it cannot be split."""
+    """Split the batch into `parts` (a power of two) or fewer; also return the error if it cannot be split further."""
     cut: list[Any] = [batch]
     problem: TrainingError | None = None
     for _ in range(parts.bit_length() - 1):
@@ -464,7 +467,7 @@ def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], Training
         for each in before:
             try:
                 cut += task.halves(each)
-            except TrainingError as error:  # one example: others of this update may still be cut
+            except TrainingError as error:  # a single example; other parts may still be split
                 cut.append(each)
                 problem = error
         if len(cut) > len(before):
