@@ -153,7 +153,7 @@ def tagged_pieces(
 
 
 def put_tags(parts: Sequence[Piece], tags: Sequence[str], tag: str | None) -> tuple[list[Piece], str | None]:
-    """Prepend to each piece the tag that applies to it, and drop pieces that are only a tag; return the last tag, too."""
+    """Prepend to each piece its tag, and drop pieces that are only a tag; return the pieces and the last tag."""
     tagged = list[Piece]()
     for piece in parts:
         own = leading_tag(piece.text, tags)
