@@ -143,7 +143,7 @@ class Lineage:
 
 
 def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
-    """The configuration of one of them: the demonstration's, with longer sentences."""
+    """Return the configuration of one of the three models: the demonstration's, with longer sentences."""
     table = settings(steps, seed)
     table["data"] |= {"builtin_edition": 1, "builtin_options": [f"longest={MAX_WORDS}"]}
     table["model"] = {"kind": kind, "preset": "tiny", "dropout": 0.0}
@@ -152,7 +152,7 @@ def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
 
 
 def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Lineage:
-    """Train the three, and count."""
+    """Train the three models in subfolders of `out`, and count the sentences that each translates exactly."""
     tests = list(
         generate("phrasebook", LINEAGE_TEST, split="test", pair="en-de", seed=seed, edition=1, longest=MAX_WORDS)
     )
