@@ -1,9 +1,9 @@
 """Splitting of long texts into parts that a model can read: at sentence ends, else at commas, else between words.
 
 A sentence ends with . ! ? … (or । ؟ ۔), and any closing quotes and brackets, if white space and then no lower-case
-letter follow; 。！？ always end one. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a number of
-one or two digits ("am 3. Mai"). In doubt a text stays whole: a model can translate two sentences together, but not half
-a sentence. A tag such as <2de> at the beginning of a text applies to all of it, so every part gets it.
+letter follow; 。！？ always end one. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a number
+of one or two digits ("am 3. Mai"). In doubt a text stays whole: a model can translate two sentences together, but not
+half a sentence. A tag such as <2de> at the beginning of a text applies to all of it, so every part gets it.
 
 Texts to translate may be typed without capitals. So `source_sentences` also splits a sentence that begins in lower case
 (or with "I") after . ! ? before a lower-case letter, if the word before has at least three letters and is not an

@@ -26,7 +26,7 @@ class EnglishVerb(typing.NamedTuple):
 
 
 class GermanVerb(typing.NamedTuple):
-    """The forms of a German verb; `joined` has its separable prefix ("weil ich anrufe"), unlike `present` ("rufe an")."""
+    """The forms of a German verb; only `joined` has its separable prefix: "weil ich anrufe", but "ich rufe … an"."""
 
     present: Forms
     joined: Forms
