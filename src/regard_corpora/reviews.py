@@ -201,7 +201,7 @@ class Plain(Drawer):
 
 
 class Opinions(Drawer):
-    """The second edition, as people write: "This pizza is not too bad.", "Nobody said that it was not good"."""
+    """The second edition, written as people type: "This pizza is not too bad.", "Nobody said that it was not good"."""
 
     lexicon = SECOND
 

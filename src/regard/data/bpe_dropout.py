@@ -68,7 +68,7 @@ class Draws:
 
 
 class Cutter:
-    """The merges of a BPE tokenizer."""
+    """The merges of a BPE tokenizer, and the splitting of texts with them."""
 
     def __init__(self, tokenizer: Tokenizer):
         model = tokenizer.content["model"]

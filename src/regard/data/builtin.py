@@ -227,7 +227,7 @@ def draw_examples(name: str, module: Any, count: int, seed: int, split: Split, o
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
-    """Refuse an option that is not a whole number from `lowest` to `highest`."""
+    """Raise an ArgumentError if an option is not an integer from `lowest` to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         raise ArgumentError(f"{name}: {show_value(value)} given, expected a whole number of at least {lowest}")
     if value > highest:
@@ -235,7 +235,7 @@ def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
 
 
 def check_name(name: str, value: object, names: Iterable[str]) -> None:
-    """Refuse an option that is none of these names."""
+    """Raise an ArgumentError if an option is not one of `names`."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
         raise ArgumentError(f"{name}: {show_value(value)} given, expected one of {', '.join(names)}")
 

@@ -46,7 +46,7 @@ class Finding:
     """One fault of a corpus, with the number of rows that have it and the line of one of them, from 1."""
 
     name: str  # empty, duplicates, copies, same, lengths, entities, script, shift, labels, rare
-    text: str  # a sentence without its full stop
+    text: str  # a sentence without a full stop
     count: int
     line: int
     fatal: bool = False  # a model cannot learn anything from such rows

@@ -26,7 +26,7 @@ from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
 from regard.io import Say, ignore
 
-Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
+Splitter = Callable[[str], Sequence[str]]  # maps a text to its sentences
 
 BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 PROBE = 1_000  # documents whose sentences identify the user's own splitter
@@ -72,7 +72,7 @@ class DocumentReader(CorpusReader):
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Return the reasons why a document may be dropped."""
+        """Return the reasons for which documents are dropped, by the names of their counts."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
     def facts(self) -> dict[str, object]:

@@ -38,7 +38,7 @@ def column_option(what: str, usual: tuple[str, str] = ("", "")) -> Any:
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """One parallel corpus: two text files, line by line, or one file with both sides."""
+    """The settings of a parallel corpus: two text files, line by line, or one file with both sides."""
 
     source: str | None = option(None, "text file of source sentences, one per line")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -103,7 +103,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The settings of data: where pairs, documents or pictures come from, which are used, and where they are cached."""
+    """The data settings: the source of pairs, documents or pictures, which of them to use, and where to cache them."""
 
     source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -325,7 +325,7 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """The tokenizer: trained on the corpus, or read from a file."""
+    """The settings of the tokenizer, which is trained on the corpus or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
         "bpe", "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe"

@@ -55,7 +55,7 @@ class Tokenizer:
     def __init__(self, content: dict[str, Any]):
         """Build a tokenizer from `content`, a parsed tokenizer.json with the special pieces in place (see `adopt`)."""
         self.library = call_library("not a tokenizer", library.Tokenizer.from_str, json.dumps(loaded_part(content)))
-        self.library.encode_special_tokens = True  # "</s>" in a text is text
+        self.library.encode_special_tokens = True  # a "</s>" in a text is not special
         self.library.no_padding()
         self.library.no_truncation()
         self.content = content
@@ -217,7 +217,7 @@ class Tokenizer:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """The piece of every id."""
+        """The pieces of all ids, in order."""
         ids = self.library.get_vocab(with_added_tokens=True)
         names = [SPECIAL[UNKNOWN]] * (max(ids.values(), default=-1) + 1)
         for piece, i in ids.items():

@@ -133,7 +133,7 @@ class UnknownWords:
 
 
 class IgnoredWords(UnknownWords):
-    """A collector that ignores all words, for a process that translates indefinitely and reports no unknown words."""
+    """A collector that ignores all words, for servers, which run indefinitely and report no unknown words."""
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__(tokenizer, None)

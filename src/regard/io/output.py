@@ -299,7 +299,7 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
     from rich.text import Text
 
     class Pace(ProgressColumn):
-        """Lines per second."""
+        """A column that shows lines per second."""
 
         def render(self, task: Task) -> Text:
             speed = task.completed / task.elapsed if task.elapsed else 0

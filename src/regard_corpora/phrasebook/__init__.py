@@ -32,7 +32,7 @@ from regard_corpora.phrasebook.words import Word, finish, links
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]
 
 SEARCH = 30_000  # tries, which take one or two seconds and find most short sentences of the grammar
-LONG = 25  # words from which `find_example` does not search: such sentences are rare, and the search is slow
+LONG = 25  # maximum words of a text that `find_example` searches for: longer sentences are rare, and the search is slow
 PAIRS: dict[str, Callable[[Sentence], list[Word]]] = {"en-de": german.speak, "en-fr": french.speak}
 
 

@@ -160,7 +160,7 @@ class Grammar(Nouns):
         asking: Asking = Asking.NOTHING,
         wh: Phrase | None = None,
     ) -> Clause:
-        """Draw a clause with a kind of content; `plain`: without a time in front, or relative clauses unless `rich`."""
+        """Draw a clause with a kind of content; a `plain` one has no time in front, and few relative clauses."""
         random, pool = self.random, self.pool
         decorated = (not plain or self.rich > 0.5) and asking == Asking.NOTHING and subject is None
         if content == "sky" or content == "weather":
@@ -310,7 +310,7 @@ class Grammar(Nouns):
             thing.det = Det.THE  # "gives her books" would be ambiguous
 
     def decorate(self, clause: Clause, asked_where: bool) -> None:
-        """Add manner and place to a clause."""
+        """Add a manner and a place to some clauses."""
         verb, random, pool = clause.verb, self.random, self.pool
         assert verb is not None
         if clause.polarity == Polarity.YES and clause.verb2 is None and clause.modal != Modal.LIKE:

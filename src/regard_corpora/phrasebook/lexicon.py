@@ -209,7 +209,7 @@ INCLUDES = {  # classes of objects that include other classes
 
 @functools.cache
 def sections(edition: int) -> dict[str, list[list[str]]]:
-    """Read the tables of words.toml, each a list of rows of columns; the second edition adds those of everyday.toml."""
+    """Read the tables of words.toml as lists of rows of columns; the second edition adds those of everyday.toml."""
     table: dict[str, list[list[str]]] = {}
     for file in ("words", "everyday")[:edition]:
         for name, text in tables.read(f"phrasebook/{file}.toml").items():
@@ -324,13 +324,13 @@ class Pool:
 
     @property
     def every_verb(self) -> list[Verb]:
-        """Return the verbs of all kinds."""
+        """Return all verbs of the pool."""
         kinds = self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather
         return [verb for verbs in kinds for verb in verbs]
 
     @property
     def every_noun(self) -> list[Noun]:
-        """Return the nouns of all kinds."""
+        """Return all nouns of the pool."""
         return [noun for nouns in self.nouns.values() for noun in nouns]
 
     def has(self, *forms: str) -> bool:
