@@ -2,11 +2,11 @@
 
 A cache is a folder named by a hash of everything that its contents depend on:
 
-    <key>/manifest.json                         sizes and SHA-256 of the files below, counts, where each corpus starts
+    <key>/manifest.json                         sizes and SHA-256 of the files below, counts, start of each corpus
           tokenizer.json  valid.jsonl
           train/{tokens,lengths,offsets}.bin    16 bytes of heading, then int32, int32 [n, 2], int64 [n + 1]
           valid/{tokens,lengths,offsets}.bin
-          train/{links,linked}.bin              where pairs have word links: int32 [l, 2], and int64 [n + 1]
+          train/{links,linked}.bin              only with word links: int32 [l, 2], and int64 [n + 1]
           valid/{links,linked}.bin
 
 A process writes a cache to a temporary folder, syncs it and renames it, so that a folder with the final name is

@@ -216,7 +216,7 @@ def find_script(sample: Sample, texts: Sequence[str], name: str) -> list[Finding
 
 
 def describe_shift(shift: Shift, sample: Sample, sides: Sequence[str]) -> Finding:
-    """Describe a shift: where it is, and which lines to remove or add."""
+    """Describe a shift by its lines, and tell the user which lines to remove or add."""
     first, last = sample.lines[shift.first], sample.lines[shift.last]
     far = "one line" if abs(shift.by) == 1 else f"{abs(shift.by)} lines"
     to_end = sample.rows - last <= STRETCH * max(1.0, sample.share)

@@ -112,7 +112,7 @@ def guess_east_asian(raw: bytes) -> Guess | None:
     for encoding in TABLES["east_asian"]:
         with contextlib.suppress(UnicodeDecodeError):
             text = codecs.getincrementaldecoder(encoding)().decode(raw)  # the sample may end inside a character
-            # If the text is Western, two of its bytes may decode to one character, which stands next to a Latin letter.
+            # Two bytes of a Western text may decode to one East Asian character, which then follows a Latin letter.
             inside = sum(a.isascii() and a.isalpha() for a, b in itertools.pairwise(text) if ord(b) > 127)
             letters = [each for each in text if ord(each) > 127]
             shares[encoding] = share_of(letters, encoding) if inside <= 0.3 * len(letters) else 0.0

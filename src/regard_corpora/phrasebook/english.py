@@ -102,7 +102,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
     """Say a clause; return its head. `lead` is a word before it, which depends on that head."""
     bits, verb, modal, subject, asking = clause.bits, clause.verb, clause.modal, clause.subject, clause.asking
     person = subject.person
-    below: list[Word] = [lead] if lead is not None else []  # what depends on the head
+    below: list[Word] = [lead] if lead is not None else []  # words that depend on the head
     if clause.front:
         below.append(say_time(out, clause, "english"))
     if asking == Asking.ADVERB:
