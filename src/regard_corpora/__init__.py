@@ -1,9 +1,9 @@
-"""Generated corpora, with gold alignments, trees or places where these have a meaning, and what `regard demo` trains.
+"""Generated corpora, with gold alignments, trees or boxes where these make sense, and the models of `regard demo`.
 
-They fill the table of corpora as a plugin's do; `regard.data.generate` generates from each.
+The corpora are registered like those of a plugin; `regard.data.generate` generates examples from each.
 
 The phrasebook: `find_example`, `RELATIONS`, `name_relations`. Scenes: `Pictured`. The demonstration: `demonstrate`,
-`remove_earlier`, `STEPS`; three models side by side: `compare`, `MODELS`, `BINS`, `MAX_WORDS`.
+`remove_earlier`, `STEPS`; the comparison of three models: `compare`, `MODELS`, `BINS`, `MAX_WORDS`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
 """Dates: many written forms to ISO 8601, or back.
 
 "the third of May 1 9 9 8", "May 3 , 1 9 9 8", "3 . 5 . 9 8" and "1 9 9 8 - 0 5 - 0 3": every digit is a word, so that
-models of words can do it. With dots the day stands first, with slashes the month. Two digits of a year mean 1950 to
-2049. Words are linked with the digits they speak of.
+word-level models can learn it. With dots, the day comes first, with slashes, the month. Two-digit years mean 1950 to
+2049. Words are linked to the digits that they express.
 
-Options: `direction` to-iso or from-iso; `form` one of FORMS, or any (all of them where the direction is to-iso;
-from-iso takes long then, for a source has one target); `first` and `last`, the years.
+Options: `direction` to-iso or from-iso; `form` one of FORMS, or any (all of them for to-iso, but only "long" for
+from-iso, as a source has one target); `first` and `last`, the years.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ __all__ = ["FORMS", "Options", "draw", "every"]
 MONTHS, WEEKDAYS, ORDINALS = (NUMERALS["en"][name] for name in ("months", "weekdays", "ordinals"))
 DIRECTIONS = ("to-iso", "from-iso")
 DAY, MONTH = (6, 7), (4, 5)  # places in YYYYMMDD
-Written = list[tuple[str, tuple[int, ...]]]  # a word, and the places it speaks of
+Written = list[tuple[str, tuple[int, ...]]]  # words, each with the places that it expresses
 
 
 def year(date: datetime.date) -> Written:
@@ -72,7 +72,7 @@ FORMS: dict[str, Callable[[datetime.date], Written]] = {
     "short": lambda d: [*figures(d.day, DAY), *mark("."), *figures(d.month, MONTH), *mark("."), *year(d)[2:]],
     "slashes": lambda d: [*figures(d.month, MONTH), *mark("/"), *figures(d.day, DAY), *mark("/"), *year(d)],
 }
-LIMITS = {"short": (1950, 2049), "spoken": (1100, 2099)}  # years that a form can say without doubt
+LIMITS = {"short": (1950, 2049), "spoken": (1100, 2099)}  # years that a form expresses unambiguously
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ def make(date: datetime.date, form: str, accept: builtin.SourceFilter, direction
     words, iso = " ".join([word for word, _ in form_words]), " ".join(date.isoformat())
     if not accept(words if direction == "to-iso" else iso):
         return None
-    # Places count digits; in the ISO form a hyphen comes after the fourth and the sixth.
+    # Places count digits; the ISO form has hyphens after the fourth and the sixth digit.
     links = [(index, p + (p > 3) + (p > 5)) for index, (_, digits) in enumerate(form_words) for p in digits]
     if direction == "to-iso":
         return Example(words, iso, tuple(sorted(links)))
@@ -119,7 +119,7 @@ def days(options: Options) -> tuple[int, int]:
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw dates without end; None for one that `accept` refuses."""
+    """Draw dates endlessly; yield None for one that `accept` refuses."""
     low, high = days(options)
     forms = options.forms
     while True:

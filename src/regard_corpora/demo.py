@@ -1,8 +1,9 @@
 """`regard demo`: the smallest Transformer learns the phrasebook, English to German, in minutes on two CPU cores.
 
-`regard demo --lineage`: a fixed context, attention, and attention only, compared on the same sentences. Cho et al. 2014
-(arXiv:1409.1259) and Bahdanau et al. 2015 (figure 2) saw translations of a fixed context get worse as sentences grow,
-and Bahdanau's not: here on the phrasebook, as the share of sentences that are translated exactly.
+`regard demo --lineage` compares three models on the same sentences: one with a fixed context, one with attention, and
+one with attention only. Cho et al. 2014 (arXiv:1409.1259) and Bahdanau et al. 2015 (figure 2) found that translations
+from a fixed context get worse for longer sentences, and that attention avoids this. Here the measure is the share of
+phrasebook sentences that are translated exactly.
 """
 
 import shlex
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 STEPS = 1440
 PAIRS = 40_000
 MARK = ".demonstration"
-TEST = 1000  # sentences that were never trained on
+TEST = 1000  # test sentences, which are not in the training data
 DRAWN = 10
-# Of --lineage.
+# For --lineage.
 MODELS = {
     "rnn": "a fixed context (Cho 2014)",
     "rnnsearch": "attention (Bahdanau 2015)",
     "transformer": "attention alone (Vaswani 2017)",
 }
-BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # source words
+BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # numbers of source words
 LINEAGE_TEST = 1500
-LINEAGE_STEPS = {"rnn": 1600, "rnnsearch": 1200, "transformer": 1100}  # about the same time each
-MAX_WORDS = 18  # words of a sentence
+LINEAGE_STEPS = {"rnn": 1600, "rnnsearch": 1200, "transformer": 1100}  # each takes about the same time
+MAX_WORDS = 18  # maximum words of a sentence
 COLOURS = ("#a63c00", "#0b5fa5", "#0b6b4f")
 MARKS = ("s", "o", "^")
 
@@ -46,15 +47,15 @@ class Demonstration:
     """The results of the demonstration."""
 
     run: Run
-    exact: float  # the share of the test sentences
+    exact: float  # share of the test sentences that are translated exactly
     tests: int
-    alignments: list[tuple[Example, str, Aligned]]  # a sentence, its translation, and what was looked at
+    alignments: list[tuple[Example, str, Aligned]]  # sentences, their translations and attention weights
     picture: Path
     report: Path
 
 
 def settings(steps: int, seed: int) -> dict[str, Any]:
-    """The configuration, as a file would hold it."""
+    """Return the configuration of the demonstration, as in a TOML file."""
     return {
         "data": {"builtin": "phrasebook", "pair": "en-de", "count": PAIRS},
         "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all", "positions": "rotary"},
@@ -74,7 +75,7 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
 
 
 def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Demonstration:
-    """Train into `out`, translate sentences that were never trained on, and draw what was looked at."""
+    """Train a model in `out`, translate test sentences, and draw the attention weights of one."""
     train_marked(settings(steps, seed), out)
     run = load(out)
     tests = list(generate("phrasebook", TEST, split="test", pair="en-de", seed=seed))
@@ -97,7 +98,7 @@ def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Demonstration:
 
 
 def train_marked(table: dict[str, Any], out: Path) -> Result:
-    """A run that is marked as a demonstration's, so that the next one may replace it."""
+    """Train a run and mark its folder as a demonstration's, so that the next demonstration may replace it."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
     result = train_and_report(table, out, advise=False)
@@ -111,7 +112,7 @@ def train_marked(table: dict[str, Any], out: Path) -> Result:
 
 
 def remove_earlier(out: Path) -> None:
-    """Make room for a demonstration where an earlier one was; anything else stays, and is spoken of."""
+    """Remove the folder of an earlier demonstration; raise a CommandError if it holds anything else."""
     if not out.exists():
         return
     if (out / MARK).is_file():
@@ -122,7 +123,7 @@ def remove_earlier(out: Path) -> None:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Three models, and how many sentences of each length they translate exactly."""
+    """The results of the three models: how many sentences of each length they translate exactly."""
 
     counts: list[int]
     right: dict[str, list[int]]
@@ -130,7 +131,7 @@ class Lineage:
     picture: Path
 
     def table(self) -> str:
-        """A row per model, a column per length."""
+        """Format the results with a row per model and a column per length."""
         names = [f"{low}–{high}" if high < 99 else f"{low}+" for low, high in BINS]
         head = f"{'source words':<36}" + "".join(f"{name:>8}" for name in names) + f"{'all':>8}{'seconds':>9}"
         lines = [head, f"{'sentences':<36}" + "".join(f"{n:>8}" for n in [*self.counts, sum(self.counts)])]
@@ -142,7 +143,7 @@ class Lineage:
 
 
 def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
-    """The configuration of one of them: the demonstration's, with longer sentences."""
+    """Return the configuration of one of the three models: the demonstration's, with longer sentences."""
     table = settings(steps, seed)
     table["data"] |= {"builtin_edition": 1, "builtin_options": [f"longest={MAX_WORDS}"]}
     table["model"] = {"kind": kind, "preset": "tiny", "dropout": 0.0}
@@ -151,7 +152,7 @@ def lineage_settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
 
 
 def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Lineage:
-    """Train the three, and count."""
+    """Train the three models in subfolders of `out`, and count the sentences that each translates exactly."""
     tests = list(
         generate("phrasebook", LINEAGE_TEST, split="test", pair="en-de", seed=seed, edition=1, longest=MAX_WORDS)
     )
@@ -168,7 +169,7 @@ def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Lineage:
 
 
 def within(tests: list[Example], outputs: list[str], low: int, high: int) -> list[tuple[Example, str]]:
-    """The sentences of a length."""
+    """Return the sentences of `low` to `high` words, with their translations."""
     pairs = zip(tests, outputs, strict=True)
     return [(example, output) for example, output in pairs if low <= len(example.source.split()) <= high]
 
@@ -178,7 +179,7 @@ def share(right: int, count: int) -> str:
 
 
 def draw(compared: Lineage) -> "Figure":
-    """One line a model, told apart by its mark too."""
+    """Plot one line per model, each with its own marker."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")

@@ -1,7 +1,7 @@
-"""Scenes as pictures: arrays of bytes, with smooth edges, a background that is never the same, and a little noise.
+"""Drawing of scenes as arrays of bytes, with smooth edges, varying backgrounds and a little noise.
 
-Everything is a function of the scene's description. A shape's edge is drawn by its distance from the middle of a pixel:
-half a pixel inside covers it wholly, half a pixel outside not at all.
+Everything is a function of the scene's description. A shape covers a pixel according to the distance of the pixel's
+centre from the shape's edge: fully from half a pixel inside on, and not at all from half a pixel outside on.
 """
 
 # h w height and width, both the picture's side · n corners of a polygon
@@ -46,13 +46,13 @@ def draw(scene: "Scene", side: int) -> UInt8[np.ndarray, "h w 3"]:
 
 
 def scale_of(scene: "Scene", shape: "Shape") -> float:
-    """Return how much larger or smaller than others of its size a shape is drawn, 0.92 to 1.08."""
+    """Return the factor by which a shape is drawn larger or smaller than the standard for its size, 0.92 to 1.08."""
     digest = hashlib.blake2b(f"{scene.description} {' '.join(shape.words)}".encode(), digest_size=2).digest()
     return 0.92 + 0.16 * int.from_bytes(digest, "big") / 65535
 
 
 def background(look: random.Random, side: int, light: bool) -> Float32[np.ndarray, "h w 3"]:
-    """Draw a background: light or dark, of hardly any colour, brighter towards one side."""
+    """Draw a background: light or dark, almost grey, brighter towards one side."""
     ground = look.uniform(185, 225) if light else look.uniform(25, 65)
     tint = np.array([ground + look.uniform(-8, 8) for _ in range(3)], np.float32)
     slopes = [look.uniform(-18, 18) for _ in range(2)]
@@ -61,13 +61,13 @@ def background(look: random.Random, side: int, light: bool) -> Float32[np.ndarra
 
 
 def blend(part: Float32[np.ndarray, "h w 3"], colour: Float32[np.ndarray, " 3"], distance: np.ndarray) -> None:
-    """Lay a colour over part of a picture, as far as the distances say that pixels are covered."""
+    """Blend a colour into part of a picture, weighted by each pixel's coverage, which follows from its distance."""
     covered = np.clip(0.5 - distance, 0, 1)[..., None]
     part += covered * (colour - part)
 
 
 def around(shape: "Shape", side: int, scale: float) -> tuple[slice, slice, Float32[np.ndarray, "h w"]]:
-    """Return the rows and columns about a shape, and how many pixels each place is outside of it."""
+    """Return the rows and columns around a shape, and each pixel's distance outside of it, in pixels."""
     rows, columns, y, x = window(shape, side)
     radius = shape.radius * scale * side / 100
     if shape.kind == "circle":
@@ -76,14 +76,14 @@ def around(shape: "Shape", side: int, scale: float) -> tuple[slice, slice, Float
 
 
 def ring(shape: "Shape", side: int, rows: slice, columns: slice) -> Float32[np.ndarray, "h w"]:
-    """Measure how many pixels each place is outside of the ring about a shape."""
+    """Return each pixel's distance outside of the ring around a shape, in pixels."""
     _, _, y, x = window(shape, side)
     radius, half = (shape.reach - 1.5) * side / 100, max(0.6, 1.1 * side / 100)
     return np.abs(np.sqrt(x * x + y * y) - np.float32(radius)) - np.float32(half)
 
 
 def window(shape: "Shape", side: int) -> tuple[slice, slice, Float32[np.ndarray, "h 1"], Float32[np.ndarray, "1 w"]]:
-    """Return the rows and columns that a shape may touch, and their pixels' middles relative to its centre."""
+    """Return the rows and columns that a shape may touch, and the centres of their pixels relative to the shape's."""
     corners = []
     for at in (shape.y, shape.x):
         centre, reach = at * side / 100, shape.reach * side / 100
@@ -94,7 +94,7 @@ def window(shape: "Shape", side: int) -> tuple[slice, slice, Float32[np.ndarray,
 
 @functools.cache
 def corners(kind: str) -> Float32[np.ndarray, "n 2"]:
-    """Return the corners (x, y) of a polygon about its centre, one after the other."""
+    """Return the corners (x, y) of a polygon around its centre, in order."""
     if kind == "square":
         points = [(-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8)]
     elif kind == "triangle":
@@ -108,17 +108,17 @@ def corners(kind: str) -> Float32[np.ndarray, "n 2"]:
         points.append((-a, b))
     return np.round(np.array(points), 6).astype(
         np.float32
-    )  # rounded: sines may differ between machines in the last bit
+    )  # rounded, as sines may differ in the last bit between machines
 
 
 def from_polygon(x: np.ndarray, y: np.ndarray, points: Float32[np.ndarray, "n 2"]) -> Float32[np.ndarray, "h w"]:
-    """Measure how far each place is outside of a polygon; negative inside."""
+    """Return each pixel's distance from a polygon, negative inside."""
     here, there = points[:, :, None, None], np.roll(points, -1, 0)[:, :, None, None]
     along = there - here
     px, py = x - here[:, 0], y - here[:, 1]
     part = np.clip((px * along[:, 0] + py * along[:, 1]) / (along[:, 0] ** 2 + along[:, 1] ** 2), 0, 1)
     away = ((px - part * along[:, 0]) ** 2 + (py - part * along[:, 1]) ** 2).min(0)
-    # A ray to the right crosses the outline an odd number of times where it starts inside.
+    # A ray to the right crosses the outline an odd number of times if it starts inside.
     spans = (here[:, 1] > y) != (there[:, 1] > y)
     with np.errstate(divide="ignore", invalid="ignore"):
         crosses = spans & (x < here[:, 0] + along[:, 0] * (py / along[:, 1]))
@@ -126,7 +126,7 @@ def from_polygon(x: np.ndarray, y: np.ndarray, points: Float32[np.ndarray, "n 2"
 
 
 def mask_of(scene: "Scene", i: int, side: int) -> Bool[np.ndarray, "h w"]:
-    """Return the mask of pixels that mostly belong to shape i, without its ring."""
+    """Return the mask of the pixels whose centres are inside shape i, without its ring."""
     mask = np.zeros((side, side), bool)
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
     mask[rows, columns] = distance < 0
@@ -134,7 +134,7 @@ def mask_of(scene: "Scene", i: int, side: int) -> Bool[np.ndarray, "h w"]:
 
 
 def box_of(scene: "Scene", i: int, side: int) -> tuple[int, int, int, int]:
-    """Return the smallest box around the shape's pixels: left, top, right, bottom, the last two just outside."""
+    """Return the bounding box of shape i's pixels: left, top, right, bottom, the last two just outside."""
     rows, columns, distance = around(scene.shapes[i], side, scale_of(scene, scene.shapes[i]))
     down, across = np.nonzero((distance < 0).any(1))[0], np.nonzero((distance < 0).any(0))[0]
     left, top = columns.start + int(across[0]), rows.start + int(down[0])

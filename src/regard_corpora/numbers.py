@@ -1,10 +1,10 @@
 """Numbers: written numerals to digits, or back.
 
-"three hundred and forty two" and "3 4 2": every digit is a word, so that models of words can do it. Print joins the
-words of a numeral with hyphens or without a space; here every part is a word: "forty two", "zwei und vierzig", "quatre
-vingt dix neuf". Reference: British English ("one hundred and one"), standard German ("ein hundert eins") and the French
-of France (soixante-dix, quatre-vingts). A word is linked with the digits it speaks of ("thirteen" with two of them); a
-zero that is not spoken has no link.
+"three hundred and forty two" and "3 4 2": every digit is a word, so that word-level models can learn it. In print, the
+words of a numeral are joined with hyphens or without a space; here every part is a word: "forty two", "zwei und
+vierzig", "quatre vingt dix neuf". The numerals are those of British English ("one hundred and one"), standard German
+("ein hundert eins") and the French of France (soixante-dix, quatre-vingts). A word is linked to the digits that it
+expresses ("thirteen" to two of them); a zero that is not spoken has no link.
 
 Options: `language` en, de or fr; `direction` to-digits or to-words; `lowest` and `highest`. Every number of digits is
 equally likely.
@@ -24,14 +24,14 @@ NUMERALS = {
     language: {name: words.split() for name, words in table.items()}
     for language, table in tables.read("numbers.toml").items()
 }
-Spelt = list[tuple[str, tuple[int, ...]]]  # a word, and the places (0 units, 1 tens, …) it speaks of
+Spelt = list[tuple[str, tuple[int, ...]]]  # words, each with the places (0 units, 1 tens, …) that it expresses
 (ENGLISH, ENGLISH_TENS), (GERMAN, GERMAN_TENS), (FRENCH, FRENCH_TENS) = (
     (NUMERALS[language]["units"], NUMERALS[language]["tens"]) for language in ("en", "de", "fr")
 )
 
 
 def english(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Spell an English number below a thousand; `led`: a larger part came before, so that tens and units take "and"."""
+    """Spell an English number below a thousand; with `led`, a larger part precedes it, so tens and units take "and"."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -48,7 +48,7 @@ def english(number: int, shift: int, last: bool, led: bool) -> Spelt:
 
 
 def german(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Spell a German number below a thousand: units before tens; one is eins at the end, ein before what it counts."""
+    """Spell a German number below a thousand: units precede tens; one is "eins" at the end, otherwise "ein"."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -65,7 +65,7 @@ def german(number: int, shift: int, last: bool, led: bool) -> Spelt:
 
 
 def french(number: int, shift: int, last: bool, led: bool) -> Spelt:
-    """Spell a French number below a thousand; `last` lets vingts and cents take their s, which is lost before mille."""
+    """Spell a French number below a thousand; only with `last`, not before mille, vingts and cents have their s."""
     words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
@@ -126,7 +126,7 @@ def spell(number: int, language: str) -> Spelt:
 
 
 def feminine(spelt: Spelt) -> Spelt:
-    """Make a German numeral feminine, as before millions: zwei hundert eine Millionen."""
+    """Make a German numeral feminine, as in "zwei hundert eine Millionen"."""
     word, digits = spelt[-1]
     return [*spelt[:-1], ("eine" if word == "eins" else word, digits)]
 
@@ -160,7 +160,7 @@ def make(number: int, accept: builtin.SourceFilter, options: Options) -> Example
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw numbers without end; None for one that `accept` refuses."""
+    """Draw numbers endlessly; yield None for one that `accept` refuses."""
     fewest, most = len(str(options.lowest)), len(str(options.highest))
     while True:
         size = fewest + int(random() * (most - fewest + 1))

@@ -1,23 +1,23 @@
-"""Reviews: a few sentences about a restaurant, a hotel, a film and the like, and whether they praise it or not.
+"""Reviews: a few sentences about a restaurant, a hotel, a film and the like, labelled as positive or negative.
 
-"We went there on a Tuesday . The weather was awful . I would never call the waiter rude ." is positive, and that hangs
-on two words. What is said of the thing itself decides, and all of it says the same; opinions of anything else (the
-weather, the place across the street) are not asked for. A word of opinion may be denied, from a distance as well, so
-that "rude" does not speak for one label alone, and to count words is of little use. Other things are denied, too, that
-are no opinions: "We did not have to wait , and the soup was bland ."
+"We went there on a Tuesday . The weather was awful . I would never call the waiter rude ." is positive, and two words
+decide that. Only opinions about the reviewed thing count, and they all agree; opinions about anything else (the
+weather, the place across the street) do not. An opinion word may be negated, even from a distance, so that "rude" does
+not indicate one label alone, and counting words is of little use. Sentences without opinions have negations, too: "We
+did not have to wait , and the soup was bland ."
 
-The target is one word, positive or negative. The gold links lead to it from the informative words, each of which turns
-its sentence round if another takes its place: the words of opinion that decide ("rude", "polite"), and those that say
-whether they hold ("never", "always"; "nobody", "everybody"; "not", which is there or not).
+The target is one word, positive or negative. Gold links lead to it from the informative words, each of which reverses
+its sentence if its counterpart replaces it: the opinion words that decide ("rude", "polite"), and the words that affirm
+or negate them ("never", "always"; "nobody", "everybody"; "not", which is present or absent).
 
 Edition 2 is written as people type ("We went there on a Tuesday. I wouldn't call the waiter rude."), and has many more
-ways to affirm and to deny, in frames of three sorts, so that neither words of opinion nor negations speak for a label
-when they are counted: affirmed, in the label's own words; denied, in the opposite words; and turned, in its own words
-again, with negations that undo each other ("nobody could say that it was not good") or that do not deny ("not only",
-"never a better one"). The words and frames of both editions are in reviews-1.toml and reviews-2.toml.
+ways to affirm and negate. Its frames are of three kinds, so that counts of opinion words or negations do not indicate a
+label: affirmed, with the label's own words; denied, with the opposite words; and turned, with the label's own words and
+negations that cancel out ("nobody could say that it was not good") or do not negate ("not only", "never a better one").
+The words and frames of both editions are in reviews-1.toml and reviews-2.toml.
 
-Options: `shortest` and `longest` in sentences, every length equally likely; `denied`, how many of a hundred opinions
-are.
+Options: `shortest` and `longest` in sentences, every length equally likely; `denied`, the percentage of negated
+opinions.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ __all__ = ["LABELS", "Options", "draw", "every"]
 
 T = TypeVar("T")
 LABELS = ("negative", "positive")
-MAX_SENTENCES = 3  # sentences that decide
+MAX_SENTENCES = 3  # maximum sentences that decide the label
 OWN = re.compile(r"\[(.*?)\] ?")
 FRAGMENT = re.compile(r"(not|an?|what an?|such an?) |(?!.* (is|was|are|were|be|been|\w+ed|should) )")
 SPACES = re.compile(r"  +")
@@ -61,12 +61,12 @@ class Noun(NamedTuple):
     """A noun that an opinion is about."""
 
     name: str
-    words: str  # that are said of it: food, people and so on
+    words: str  # the class of opinion words for it: food, people and so on
     plural: bool = False
 
     @property
     def countable(self) -> bool:
-        """Return whether the noun is countable: whether it can follow "a"."""
+        """Return whether the noun is a countable singular, which can follow "a"."""
         return not self.plural and self.name not in SECOND.mass
 
     @property
@@ -76,7 +76,7 @@ class Noun(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """The topic of a review: its nouns, how one comes to know them, and side remarks."""
+    """The topic of a review: its nouns, the verb for getting to know them, and side remarks."""
 
     nouns: tuple[Noun, ...]
     verb: str
@@ -84,7 +84,7 @@ class Topic(NamedTuple):
 
 
 class Lexicon:
-    """The words and sentences of an edition."""
+    """The words and sentence frames of an edition."""
 
     def __init__(self, edition: int):
         table = tables.read(f"reviews-{edition}.toml")
@@ -102,7 +102,7 @@ class Lexicon:
         self.mass = frozenset(table.get("mass", "").split(", "))
 
     def nouns(self, rows: list[list[str]]) -> tuple[Noun, ...]:
-        """Read nouns: of each row the words that are said of them, those in the singular, those in the plural."""
+        """Read nouns; each row has a class of opinion words, nouns in the singular and nouns in the plural."""
         return tuple(
             Noun(name, words, plural)
             for words, *lists in rows
@@ -115,7 +115,7 @@ FIRST, SECOND = Lexicon(1), Lexicon(2)
 
 
 class Drawer:
-    """A source of reviews, drawn with numbers from [0, 1)."""
+    """A generator of reviews, which draws with random numbers from [0, 1)."""
 
     lexicon: Lexicon
 
@@ -127,21 +127,21 @@ class Drawer:
         return int(self.random() * count)
 
     def choose(self, choices: Sequence[T]) -> T:
-        """Draw one of some choices, all equally likely."""
+        """Draw one of several equally likely choices."""
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:
-        """Draw whether something happens that does so in this share of cases."""
+        """Return true with probability `share`."""
         return self.random() < share
 
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
-        """Draw a review: sentences with stars after the informative words, and the number of the label."""
+        """Draw a review: sentences with asterisks after the informative words, and the index of the label."""
         label, size = self.below(2), shortest + self.below(longest - shortest + 1)
         topic = self.choose(self.lexicon.topics)
         sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MAX_SENTENCES, size)))]
         asides = list[str]()
         while len(sentences) < size:
-            if self.chance(0.4):  # praise and blame that do not count
+            if self.chance(0.4):  # an opinion that does not count
                 sentences.append(self.opinion_elsewhere().replace("*", ""))
             else:
                 asides = asides or list(topic.asides)
@@ -152,11 +152,11 @@ class Drawer:
         return self.finish(sentences), label
 
     def sentence(self, topic: Topic, label: int) -> str:
-        """Draw a sentence that agrees with the label, with stars after the informative words."""
+        """Draw a sentence that agrees with the label, with asterisks after the informative words."""
         raise NotImplementedError
 
     def opinion_elsewhere(self) -> str:
-        """Draw an opinion about something that the label is not about."""
+        """Draw an opinion about something other than the reviewed thing."""
         raise NotImplementedError
 
     def remark(self, text: str) -> str:
@@ -164,12 +164,12 @@ class Drawer:
         raise NotImplementedError
 
     def finish(self, sentences: list[str]) -> list[str]:
-        """Write the sentences of a review."""
+        """Return the sentences of a review as they are written."""
         return sentences
 
 
 class Plain(Drawer):
-    """The first edition: words apart by spaces, a few frames."""
+    """The first edition, with words separated by spaces, and a few frames."""
 
     lexicon = FIRST
 
@@ -180,7 +180,7 @@ class Plain(Drawer):
         return self.opinion(self.lexicon.elsewhere, self.below(2))
 
     def opinion(self, nouns: Sequence[Noun], label: int) -> str:
-        """Draw a sentence that agrees with the label: in its own words, or by denying the opposite."""
+        """Draw a sentence that agrees with the label: with its own words, or by negating the opposite."""
         noun, lines = self.choose(nouns), self.lexicon.lines
         denied = self.random() * 100 < self.denied
         kind = noun.words if noun.words == "any" or self.random() < 0.7 else "any"
@@ -193,7 +193,7 @@ class Plain(Drawer):
         return self.remark(f"{before}{core}{after} .")
 
     def remark(self, text: str) -> str:
-        """Fill every {name} of a sentence at random, and capitalise it."""
+        """Replace every {name} in a sentence with a random filling, and capitalise it."""
         for name, choices in self.lexicon.fillings.items():
             while f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", self.choose(choices), 1)
@@ -201,7 +201,7 @@ class Plain(Drawer):
 
 
 class Opinions(Drawer):
-    """The second edition, as people write: "This pizza is not too bad.", "Nobody said that it was not good"."""
+    """The second edition, written as people type: "This pizza is not too bad.", "Nobody said that it was not good"."""
 
     lexicon = SECOND
 
@@ -222,19 +222,19 @@ class Opinions(Drawer):
         return self.fill(text, Context(self.choose(SECOND.elsewhere), good, only="the"))
 
     def clause(self, topic: Topic, label: int) -> str:
-        """Draw a bare opinion, without a frame around it."""
+        """Draw an opinion without further clauses or remarks around it."""
         text, good = self.frame(label)
         nouns = [noun for noun in topic.nouns if noun.countable] if "{n}" in text else topic.nouns
         return self.fill(text, Context(self.choose(nouns), good, topic.verb))
 
     def frame(self, label: int) -> tuple[str, int]:
-        """Draw a frame, and whether it takes bad (0) or good (1) words of opinion to express the label."""
+        """Draw a frame, and whether it needs bad (0) or good (1) opinion words to express the label."""
         denied = self.random() * 100 < self.denied
         text = self.choose(SECOND.lines["denied" if denied else "turned" if self.chance(0.2) else "affirmed"])
         return text, 1 - label if denied else label
 
     def fill(self, text: str, context: "Context") -> str:
-        """Make a frame's choices and fill its holes."""
+        """Make the choices of a frame, and fill its holes."""
         while choice := CHOICE.search(text):
             text = text[: choice.start()] + self.choose(choice[1].split("|")) + text[choice.end() :]
         context.past = self.chance(0.6)
@@ -251,7 +251,7 @@ class Opinions(Drawer):
         if name == "np":
             subject = hole.string[hole.end() :].startswith((" {be}", " could", " would", " did"))
             return self.noun_phrase(context, subject)
-        if name in ("hope", "fear"):  # of what is said in the words of X, or of A
+        if name in ("hope", "fear"):  # about an opinion in the words of X, or of A
             return self.choose(SECOND.hopes[1 - good if name == "hope" else good])
         if name == "to":
             return self.choose(SECOND.to) if good else ""
@@ -267,7 +267,7 @@ class Opinions(Drawer):
         return {"else": f"the {noun.name}", "n": noun.name, "known": context.verb}[name]
 
     def word(self, kind: str, context: "Context", good: int) -> str:
-        """Draw a word of opinion that this context has not used yet."""
+        """Draw an opinion word that this context has not used yet."""
         if kind not in SECOND.words:
             kind = f"{context.noun.words if context.noun is not None and self.chance(0.6) else 'any'}.{kind}"
         words = SECOND.words[kind][good]
@@ -276,7 +276,7 @@ class Opinions(Drawer):
         return word
 
     def noun_phrase(self, context: "Context", subject: bool) -> str:
-        """Say the noun with an article or another determiner; at times as a pronoun alone."""
+        """Return the noun with an article or another determiner, or sometimes only a pronoun."""
         noun, number = context.noun, self.random()
         assert noun is not None
         if context.only:
@@ -294,13 +294,13 @@ class Opinions(Drawer):
         return self.fill(text, Context())
 
     def finish(self, sentences: list[str]) -> list[str]:
-        """Write the sentences; a review of one is written casually at times."""
+        """Write the sentences; a review of one sentence is sometimes casual."""
         casual = len(sentences) == 1 and self.chance(0.2)
         last = len(sentences) - 1
         return [self.write(text, last=i == last, casual=casual) for i, text in enumerate(sentences)]
 
     def write(self, text: str, *, last: bool = True, casual: bool = False) -> str:
-        """Write a sentence: with contractions or without, a capital, a stop; `casual`: often with neither."""
+        """Write a sentence with a capital, a stop and some contractions; `casual` often omits capital or stop."""
         text = SHORTER.sub(self.shorten_verb, SHORT.sub(self.shorten_not, text))
         if not (casual and self.chance(0.5)):
             text = text[0].upper() + text[1:]
@@ -309,14 +309,14 @@ class Opinions(Drawer):
         return text + ("!" if self.chance(0.08) else ".")
 
     def shorten_not(self, match: re.Match[str]) -> str:
-        """Contract "not" (isn't, can't) in half of the places; a few lack their apostrophe."""
+        """Contract "not" (isn't, can't) half of the time, rarely without the apostrophe."""
         if self.chance(0.5):
             return match[0]
         mark = "" if self.chance(0.04) else "'"
         return f"{match[1]}n{mark}t" if match[1] else f"{match[0][:3]}{mark}t"
 
     def shorten_verb(self, match: re.Match[str]) -> str:
-        """Contract verbs (it's, I've) in a third of the places."""
+        """Contract verbs (it's, I've) a third of the time."""
         if self.chance(0.67):
             return match[0]
         who, verb = (each for each in match.groups() if each)
@@ -328,11 +328,11 @@ class Context:
     """The words that fill the holes of a frame."""
 
     noun: Noun | None = None
-    good: int = 0  # which words of opinion: bad ones, or good ones
-    verb: str = ""  # how one gets to know the noun
-    only: str = ""  # the one determiner that it may have
+    good: int = 0  # whether opinion words are bad (0) or good (1)
+    verb: str = ""  # the verb for getting to know the noun
+    only: str = ""  # the only allowed determiner, if any
     past: bool = False
-    used: set[str] = dataclasses.field(default_factory=set)  # words of opinion
+    used: set[str] = dataclasses.field(default_factory=set)  # opinion words used so far
 
     @property
     def plural(self) -> bool:
@@ -341,7 +341,7 @@ class Context:
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw reviews without end; None for one that `accept` refuses."""
+    """Draw reviews endlessly; yield None for one that `accept` refuses."""
     drawer: Drawer = (Plain if options.edition == 1 else Opinions)(random, options.denied)
     while True:
         sentences, label = drawer.review(options.shortest, options.longest)

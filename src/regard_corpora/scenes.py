@@ -1,21 +1,22 @@
-"""Scenes: drawn shapes and their captions, or a question that needs two distant places of the picture.
+"""Scenes: drawn shapes with captions, or with questions that need two distant places of the picture.
 
     for example in generate("scenes", 3):
         print(example.target)             # a small red star above a large blue square
-        example.picture()                 # its pixels, drawn when asked for
-        example.speaks_of, example.boxes  # which shape each word speaks of, and where that is
+        example.picture()                 # its pixels, drawn on demand
+        example.speaks_of, example.boxes  # the shape that each word refers to, and the shapes' bounding boxes
 
-The source is the scene in words and numbers, all that the picture depends on. Every relation in a caption is true and
-clear to see, and the caption says all there is: sizes, colours, kinds, and where one shape is or how one stands to the
-others. Options: `size`, pixels of a side; `shapes`, the most there are; and `question`, which is "none" for captions.
+The source is the scene in words and numbers, which determines the picture. A caption is complete: it names the size,
+colour and kind of every shape, and the position of a single shape or the relations of the first shape to the others.
+Every relation is true and clearly visible. Options: `size`, the side of the picture in pixels; `shapes`, the maximum
+number of shapes; and `question`, which is "none" for captions.
 
-With a question, one shape wears a ring and another, at least half of the picture away, shares its colour. The target
-is that one's size ("which-size") or kind ("which-shape"); or its colour, where the two share their kind
-("which-colour"). One to `shapes` others stand about, of other colours, as far from the ring. So no place of the
-picture tells the answer, nor does a list of all that is there: it takes the ringed shape's place to know which of the
-others is meant.
+With a question, one shape has a ring, and another, at least half of the picture away, has the same colour. The target
+is the other shape's size ("which-size") or kind ("which-shape"); or its colour, if the two share their kind
+("which-colour"). The picture has one to `shapes` further shapes of other colours, equally far from the ring. So neither
+a single place of the picture nor a list of all its shapes gives the answer: a model has to look at the ringed shape to
+know which of the others is meant.
 
-Shapes do not touch, and their relations are clear to see. `drawing` has the pixels.
+Shapes do not touch. The module `drawing` draws the pixels.
 """
 
 import dataclasses
@@ -32,35 +33,35 @@ __all__ = ["Options", "Pictured", "Scene", "Shape", "draw", "every"]
 
 KINDS = ("circle", "square", "triangle", "star", "cross")
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
-RADII = {"small": 8.5, "large": 15.0}  # in hundredths of the picture's side, as all lengths here
-CLEAR = 1.6  # how much further apart two shapes are along one axis than along the other
+RADII = {"small": 8.5, "large": 15.0}  # in hundredths of the picture's side, like all lengths here
+CLEAR = 1.6  # minimum ratio of two shapes' distances along the two axes for a clear relation
 
 Relation = Literal["above", "below", "on the left of", "on the right of"]
 
 T = TypeVar("T")
 Random = Callable[[], float]
 
-APART = 3  # between two shapes
-THIRDS = ((0, 34), (43, 57), (66, 100))  # where a shape is at the left, in the middle, at the right; gaps between
+APART = 3  # minimum gap between two shapes
+THIRDS = ((0, 34), (43, 57), (66, 100))  # coordinates of left, middle and right, with gaps between them
 VALUES = {"size": tuple(RADII), "colour": COLOURS, "kind": KINDS}
-ASKED = {  # what a question is about, and what the two places share
+ASKED = {  # the attribute that a question asks for, and the one that the two shapes share
     "which-size": ("size", "colour"),
     "which-shape": ("kind", "colour"),
     "which-colour": ("colour", "kind"),
 }
 QUESTIONS = ("none", *ASKED)
-FAR = 50  # between the two places of a question, along one axis at least
+FAR = 50  # minimum distance from the ringed shape, along at least one axis
 TRIES = 30
-PLACES = (  # a row of them for each third, from the top
+PLACES = (  # one row per vertical third, from the top
     ("in the top left corner", "at the top", "in the top right corner"),
     ("on the left", "in the middle", "on the right"),
     ("in the bottom left corner", "at the bottom", "in the bottom right corner"),
 )
-NOBODY = -1  # of which shape a word like "above" speaks
+NOBODY = -1  # the shape of a word that refers to none, such as "above"
 
 
 class Shape(NamedTuple):
-    """One shape; x goes to the right and y down."""
+    """One shape; x increases to the right and y downwards."""
 
     size: str
     colour: str
@@ -76,32 +77,30 @@ class Shape(NamedTuple):
 
     @property
     def radius(self) -> float:
-        """Return the distance of its outline from its centre, more or less."""
+        """Return the approximate distance of the outline from the centre."""
         return RADII[self.size]
 
     @property
     def reach(self) -> float:
-        """The distance from the centre up to which a shape may be seen: corners, a somewhat larger drawing, and the
-        ring.
-        """
+        """The maximum distance of the shape's pixels from its centre, including corners, random scaling and ring."""
         return self.radius * 1.13 * 1.08 + (3.0 if self.ringed else 0.0)
 
 
 class Scene(NamedTuple):
-    """Shapes in the order in which a caption names them, or the two that a question asks about and the others."""
+    """Shapes in the order of the caption; for a question, the ringed shape, the one it asks about, and the others."""
 
     shapes: tuple[Shape, ...]
     question: str = "none"
 
     @property
     def description(self) -> str:
-        """The scene in words and numbers: equal for equal scenes, and all that the drawing depends on."""
+        """The scene in words and numbers, which determines the drawing and is equal for equal scenes."""
         prefix = "" if self.question == "none" else f"{self.question} : "
         return prefix + " , ".join(" ".join(shape.words) for shape in self.shapes)
 
 
 def relation(one: Shape, other: Shape) -> Relation | None:
-    """Return where one shape stands, seen from the other; None where it stands aslant."""
+    """Return where one shape is relative to another; None if it is diagonal to it."""
     dx, dy = one.x - other.x, one.y - other.y
     if abs(dy) >= CLEAR * abs(dx):
         return "above" if dy < 0 else "below"
@@ -111,10 +110,10 @@ def relation(one: Shape, other: Shape) -> Relation | None:
 
 
 def for_caption(random: Random, most: int) -> Scene | None:
-    """Draw one to `most` shapes, in the order of their caption; None where they found no room."""
+    """Draw one to `most` shapes in the order of their caption; return None if they do not fit into the picture."""
     count = 1 + int(random() * most)
     looks = list[tuple[str, str, str]]()
-    while len(looks) < count:  # no two look alike, so that each word speaks of one
+    while len(looks) < count:  # all look different, so that each word refers to one shape
         look = (choice(random, tuple(RADII)), choice(random, COLOURS), choice(random, KINDS))
         if look not in looks:
             looks.append(look)
@@ -128,8 +127,8 @@ def for_caption(random: Random, most: int) -> Scene | None:
 def for_question(random: Random, question: str, most: int) -> Scene | None:
     """Draw a ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
 
-    What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
-    the shapes without a ring have the same. All of them are far from the ring: where a shape stands tells nothing.
+    The attribute that the question asks for is drawn from the same distribution for all shapes; kinds and colours
+    differ between all shapes without a ring. All of these are far from the ring, so positions reveal nothing.
     """
     attribute, shared = ASKED[question]
     common = choice(random, VALUES[shared])
@@ -148,14 +147,14 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
 
 
 def far(one: Shape, other: Shape) -> bool:
-    """Return whether two shapes are at least FAR from each other, from left to right or from top to bottom."""
+    """Return whether two shapes are at least FAR apart, horizontally or vertically."""
     return max(abs(one.x - other.x), abs(one.y - other.y)) >= FAR
 
 
 def fill(
     random: Random, shapes: list[Shape], looks: Sequence[tuple[str, str, str]], fits: Callable[[Shape, Shape], bool]
 ) -> list[Shape] | None:
-    """Add further shapes, each in a place that fits all before; None where there is no room."""
+    """Add further shapes, each at a position that fits all earlier ones; return None if there is no room."""
     arranged = list(shapes)
     for look in looks:
         for _ in range(TRIES):
@@ -171,22 +170,22 @@ def fill(
 def place_shape(
     random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
 ) -> Shape:
-    """Place a shape somewhere in a range, wholly inside the picture."""
-    edge = int(Shape(*look, 0, 0, ringed).reach) + 1  # how near a centre may be to the edge of the picture
+    """Place a shape randomly in a range, completely inside the picture."""
+    edge = int(Shape(*look, 0, 0, ringed).reach) + 1  # minimum distance of the centre from the edge of the picture
     x, y = (choice(random, range(max(low, edge), min(high, 100 - edge) + 1)) for low, high in (across, down))
     return Shape(*look, x, y, ringed)
 
 
 def clear_of(one: Shape, other: Shape) -> bool:
-    """Return whether two shapes do not touch."""
+    """Return whether two shapes are at least APART from each other."""
     least = one.reach + other.reach + APART
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2 >= least**2
 
 
 def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-    """Sort shapes for a caption: the only large one first, if there is one; then from top left to bottom right.
+    """Sort shapes for a caption: first a large one if it is the only one, then from top left to bottom right.
 
-    Where every two shapes stand clearly above or beside each other, the one above or on the left has the smaller x + y.
+    If one of two shapes is clearly above or to the left of the other, it has the smaller x + y.
     """
     rising = sorted(shapes, key=lambda shape: shape.x + shape.y)
     large = [shape for shape in rising if shape.size == "large"]
@@ -197,7 +196,7 @@ def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
 
 def find_third(at: int) -> int:
-    """Find the third of the picture that a coordinate is in: 0, 1 or 2."""
+    """Return the third of the picture that contains a coordinate: 0, 1 or 2."""
     return next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high)
 
 
@@ -206,9 +205,9 @@ def choice(random: Random, among: Sequence[T]) -> T:
 
 
 def caption(scene: Scene) -> tuple[list[str], list[int]]:
-    """Return the words, and the index of the shape that each is about: only sizes, colours and kinds are about one.
+    """Return the words of a caption, and the index of the shape that each refers to, which only attributes have.
 
-    One shape is said to be where it is in the picture; of several, the first stands in relations to the others.
+    The caption of a single shape gives its position; that of several gives the relations of the first to the others.
     """
     words, speaks_of = list[str](), list[int]()
 
@@ -236,16 +235,16 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
 
 
 def answer(scene: Scene) -> str:
-    """Return the size, kind or colour of the shape that shares something with the ringed one, as the question asks."""
+    """Return the size, kind or colour, as the question asks, of the shape that shares something with the ringed one."""
     return str(getattr(scene.shapes[1], ASKED[scene.question][0]))
 
 
 def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:
-    """Link the words of the scene's description to the words of its caption."""
+    """Link the words of the scene's description to those of its caption."""
     starts, at = [], 0
     for shape in scene.shapes:
         starts.append(at)
-        at += len(shape.words) + 1  # a comma
+        at += len(shape.words) + 1  # one for the comma
     pairs = []
     for j, (word, i) in enumerate(zip(words, speaks_of, strict=True)):
         if i != NOBODY:
@@ -275,13 +274,13 @@ class Pictured(Example):
 
     @property
     def boxes(self) -> tuple[tuple[int, int, int, int], ...]:
-        """Return each shape's left, top, right and bottom edge in pixels; right and bottom are just outside."""
+        """Return each shape's box in pixels: left, top, right, bottom, the last two just outside."""
         from regard_corpora import drawing
 
         return tuple(drawing.box_of(self.scene, i, self.size) for i in range(len(self.scene.shapes)))
 
     def picture(self) -> "UInt8[np.ndarray, 'h w 3']":
-        """Draw the picture's pixels: red, green and blue."""
+        """Draw the picture, as pixels in red, green and blue."""
         from regard_corpora import drawing
 
         return drawing.draw(self.scene, self.size)
@@ -294,7 +293,7 @@ class Pictured(Example):
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw scenes without end; None for one that `accept` refuses, or whose shapes found no room."""
+    """Draw scenes endlessly; yield None for one that `accept` refuses, or whose shapes do not fit."""
     while True:
         if options.question == "none":
             scene = for_caption(random, options.shapes)

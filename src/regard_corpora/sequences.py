@@ -1,9 +1,9 @@
-"""Sequences of symbols: copied, reversed or sorted; where each symbol of the target comes from is known exactly.
+"""Sequences of symbols, copied, reversed or sorted, with exact alignments.
 
-Symbols of `copy` and `reverse` are letters: a to z, then aa, ab and so on; those of `sort` are numbers, sorted as such,
-9 before 10, and equal ones keep their order. Copying is the plainest test of a memory.
+Symbols of `copy` and `reverse` are letters: a to z, then aa, ab and so on. Those of `sort` are numbers, sorted by value
+(9 before 10) and stably. Copying is the simplest test of a memory.
 
-Options: `shortest` and `longest` in symbols, every length equally likely; `symbols`, how many different ones there are.
+Options: `shortest` and `longest` in symbols, every length equally likely; `symbols`, the number of different symbols.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from regard.data import Example, builtin
 
 __all__ = ["COPY", "REVERSE", "SORT", "Options", "letters"]
 
-Solve = Callable[[Sequence[int]], list[int]]  # where each symbol of the target stands in the source
+Solve = Callable[[Sequence[int]], list[int]]  # returns the source index of each target symbol
 SYMBOLS = 1_000_000
 
 
@@ -36,7 +36,7 @@ class Options:
 
 @functools.cache
 def letters(count: int) -> tuple[str, ...]:
-    """Return names of symbols: a, b, … z, aa, ab, …"""
+    """Return the names of symbols: a, b, … z, aa, ab, …"""
     names: Iterator[str] = (
         "".join(name) for size in itertools.count(1) for name in itertools.product(string.ascii_lowercase, repeat=size)
     )
@@ -44,7 +44,7 @@ def letters(count: int) -> tuple[str, ...]:
 
 
 def corpus(solve: Solve, name_symbols: Callable[[int], Sequence[str]] = letters) -> Any:
-    """Make a corpus from its solution and the names of so many symbols."""
+    """Make a corpus from a function that solves its task, and one that names a number of symbols."""
 
     def make(sequence: Sequence[int], accept: builtin.SourceFilter, names: Sequence[str]) -> Example | None:
         source = [names[symbol] for symbol in sequence]
@@ -56,14 +56,14 @@ def corpus(solve: Solve, name_symbols: Callable[[int], Sequence[str]] = letters)
         return Example(text, " ".join([source[place] for place in order]), tuple(links))
 
     def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-        """Draw sequences without end; None for one that `accept` refuses."""
+        """Draw sequences endlessly; yield None for one that `accept` refuses."""
         lengths, symbols, names = options.longest - options.shortest + 1, options.symbols, name_symbols(options.symbols)
         while True:
             length = options.shortest + int(random() * lengths)
             yield make([int(random() * symbols) for _ in range(length)], accept, names)
 
     def every(accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-        """Yield every sequence once, short ones first."""
+        """Yield every sequence once, shorter ones first."""
         names = name_symbols(options.symbols)
         for length in range(options.shortest, options.longest + 1):
             for sequence in itertools.product(range(options.symbols), repeat=length):

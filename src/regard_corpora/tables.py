@@ -1,6 +1,6 @@
-"""Tables: the lexicons of the corpora, TOML files beside the grammars that use them.
+"""Readers of the corpora's lexicons, TOML files next to the grammars that use them.
 
-Where an entry has columns a table is a text of one line per entry, and `|` stands between columns.
+A table whose entries have columns is a text with one line per entry, and `|` between columns.
 """
 
 import functools
@@ -11,12 +11,12 @@ from typing import Any
 
 @functools.cache
 def read(name: str) -> dict[str, Any]:
-    """Read a file of this package."""
+    """Read a TOML file of this package."""
     return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """Split a text into its lines, without the white space around them."""
+    """Split a text into lines without the white space around them."""
     return tuple(line.strip() for line in text.strip().splitlines())
 
 

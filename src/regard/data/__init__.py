@@ -1,10 +1,10 @@
 """Corpora, tokenizers and batches.
 
-Settings: what is read, and how it is cut. Built-in corpora: `CORPORA`, `generate`, and what a plugin's has. Reading:
-pairs, tables, documents, pictures with their captions, gold alignments; `prepare` and its like encode them once; what
-is found wrong (`data_report`). Tokenizers: `Tokenizer`, `Tokenizers`, special pieces, checks of foreign ones. What a
-run keeps of its texts: `run_languages`, `sentence_split`, `unknown_words`. Batches: `Batch`, `Order`, packed ones and
-those of pictures.
+Settings: the corpus and the tokenizer of a run. Built-in corpora: `CORPORA`, `generate`, and the types that a plugin's
+corpus needs. Reading: pairs, tables, documents, pictures with captions, gold alignments; `prepare` and
+`prepare_images` encode a corpus once; `data_report` finds its faults. Tokenizers: `Tokenizer`, `Tokenizers`, special
+pieces, checks of files made elsewhere. Facts about its texts that a run keeps: `run_languages`, `sentence_split`,
+`unknown_words`. Batches: `Batch`, `PackedBatch`, `PictureBatch` and their `Order`.
 """
 
 from typing import TYPE_CHECKING

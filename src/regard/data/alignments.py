@@ -1,13 +1,13 @@
-"""Parallel corpora with word links beside their pairs, and how these become links between pieces.
+"""Word links of parallel corpora, and their conversion to links between pieces.
 
-Links are kept as alignments are, `0-0 1-2`, source first, from 0; words are what stands between white space in a line
-of a file. They are checked as they are read, and kept between the words that the tokenizer tells apart: mostly the
-same, and a tag before the source is one more. Where they are not as many, the pair goes on without its links, and is
+Links are written like alignments, `0-0 1-2`, source first, from 0; words in a file are separated by white space. Links
+are checked when they are read, and stored with the word numbers of the tokenizer, which are mostly the same; a tag
+before the source is one more word. If the tokenizer finds another number of words, the pair loses its links and is
 counted.
 
-A link between words becomes links between their pieces when a batch is made: a word's pieces are another few in every
-epoch under BPE dropout, and all of them are linked. The weights of a target piece's links are the rows of Chen et al.
-2016 (arXiv:1607.01628), section 3: even, and together one.
+`Linking` turns links between words into links between their pieces when a batch is made, because BPE dropout splits a
+word into other pieces in every epoch. It links all pieces of both words. The weights of a target piece's links are the
+rows of Chen et al. 2016 (arXiv:1607.01628), section 3: uniform, with a sum of one.
 
 b rows · l links · p pieces of all rows · w words of all rows
 """
@@ -29,18 +29,18 @@ from regard.io import parse_marked_links
 
 @dataclass(frozen=True)
 class Links:
-    """Pieces of a batch that belong together: target piece i of a row is written by position i of its decoder."""
+    """Links between the pieces of a batch; decoder position i of a row writes target piece i."""
 
     row: Int64[Tensor, " l"]
     target: Int64[Tensor, " l"]
     source: Int64[Tensor, " l"]
-    weight: Float[Tensor, " l"]  # even over the links of a target piece, together one
+    weight: Float[Tensor, " l"]  # uniform over the links of a target piece, with a sum of one
 
     def __len__(self) -> int:
         return len(self.row)
 
     def part(self, first: int, last: int) -> "Links":
-        """Return the links of the rows from `first` to before `last`."""
+        """Return the links of rows `first` to `last` - 1."""
         inside = (self.row >= first) & (self.row < last)
         links = self.map_tensors(lambda tensor: tensor[inside])
         return Links(links.row - first, links.target, links.source, links.weight)
@@ -51,7 +51,7 @@ class Links:
 
 
 class Cut(NamedTuple):
-    """The words of many rows, numbered consecutively: where the pieces of each begin in their row, and how many."""
+    """The words of many rows, numbered consecutively: the first piece of each in its row, and its number of pieces."""
 
     counts: Int64[np.ndarray, " b"]  # words of each row
     starts: Int64[np.ndarray, " w"]
@@ -59,21 +59,21 @@ class Cut(NamedTuple):
 
 
 class Words:
-    """A finder of the words of many rows at once, as `Tokenizer.words` finds those of one."""
+    """A finder of the words in many rows at once; `Tokenizer.words` does the same for one row."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.begins, self.mark, self.tag, self.nothing = tokenizer.beginnings()
         self.around = len(tokenizer.before), len(tokenizer.after)
 
     def cut(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """Find the words of rows of pieces that lie end to end, each with what stands around a text."""
+        """Find the words of concatenated rows, each of which includes the pieces that surround a text."""
         ends = np.cumsum(lengths)
         before = np.arange(len(ids)) - np.repeat(ends - lengths, lengths)
         behind = np.repeat(ends, lengths) - np.arange(len(ids))
         nothing = self.nothing[ids] | (before < self.around[0]) | (behind <= self.around[1])
         if not nothing.any():
             return self.cut_texts(ids, lengths)
-        # Found as if what stands around them were not there.
+        # Find the words without the surrounding pieces, then map their starts back.
         row, place = np.repeat(np.arange(len(lengths)), lengths)[~nothing], np.flatnonzero(~nothing)
         inner = np.bincount(row, minlength=len(lengths))
         cut = self.cut_texts(ids[~nothing], inner)
@@ -81,18 +81,18 @@ class Words:
         return Cut(cut.counts, place[at] - np.repeat(ends - lengths, cut.counts), cut.sizes)
 
     def cut_texts(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
-        """Find the words of texts that lie end to end."""
+        """Find the words of concatenated texts."""
         ends = np.cumsum(lengths)
         first = np.zeros(len(ids) + 1, bool)
         first[np.concatenate([[0], ends])] = True
         first = first[:-1]
         mark, tag = self.mark[ids], self.tag[ids]
-        # A word of marks alone is not one yet: what follows is of the same. What follows a tag begins one.
+        # A mark alone is not a complete word: the next piece continues it. The piece after a tag begins a word.
         new: Bool[np.ndarray, " p"] = first.copy()
         new[1:] |= (self.begins[ids[1:]] | tag[:-1]) & ~mark[:-1]
         row = np.repeat(np.arange(len(lengths)), lengths)
         word = np.cumsum(new) - 1
-        # And one of marks alone at the end of a row never becomes one.
+        # A mark alone at the end of a row is not a word.
         real = ~np.isin(word, word[ends[lengths > 0] - 1][mark[ends[lengths > 0] - 1]]) if len(ids) else new
         begun = np.flatnonzero(new & real)
         sizes = np.bincount(word[real], minlength=0)[word[begun]] if len(begun) else np.zeros(0, np.int64)
@@ -101,7 +101,7 @@ class Words:
 
 
 class Linking:
-    """A maker of the links of a batch."""
+    """A builder of the links of a batch."""
 
     def __init__(self, tokenizers: Tokenizers):
         self.source = Words(tokenizers.source)
@@ -115,18 +115,18 @@ class Linking:
         lengths: Int64[np.ndarray, "b 2"],
         rows: Bool[np.ndarray, " b"] | None = None,
     ) -> Links:
-        """Return the links of a cache's pairs whose pieces are `sides`, end to end; only for the rows `kept`."""
+        """Return the links of a cache's pairs, whose pieces are concatenated in `sides`; if given, only for `rows`."""
         assert encoded.links is not None
         starts, ends = encoded.linked[indices], encoded.linked[indices + 1]
         counts = ends - starts if rows is None else np.where(rows, ends - starts, 0)
         row = np.repeat(np.arange(len(indices)), counts)
         at = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         source, target = self.cuts(sides, lengths)
-        words = [  # numbered through all rows
+        words = [  # numbered across all rows
             np.cumsum(side.counts)[row] - side.counts[row] + encoded.links[at, i].astype(np.int64)
             for i, side in ((0, source), (1, target))
         ]
-        # From a link of words to those of their pieces: every target piece of it with every source piece.
+        # A link of words becomes links of every target piece with every source piece.
         wide, high = source.sizes[words[0]], target.sizes[words[1]]
         total = np.bincount(words[1], weights=wide, minlength=len(target.sizes))  # linked source pieces of a word
         count = wide * high
@@ -143,7 +143,7 @@ class Linking:
 
 
 def find_problem(text: str, sources: int, targets: int) -> str | None:
-    """Describe what is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
+    """Describe what is wrong with a line of links: invalid syntax, or words that do not exist; None if valid."""
     try:
         links = parse_marked_links(text)
     except DataError as error:

@@ -1,17 +1,16 @@
-"""Batches by a token budget, in an order that is a function of (seed, epoch): sentences, padded or packed; pictures.
+"""Batches of sentences, padded or packed, and of pictures; their order is a function of (seed, epoch).
 
-An epoch visits every pair in a pseudo-random order, window by window (about 100,000 pairs); a window is sorted by
-length, cut into batches that fill the budget, and its batches are shuffled. The order comes from a Feistel network
-over the indices, so that nothing of the corpus' size is held in memory, and from a hash of its own, so that a run can
-be resumed exactly with any version of numpy.
+An epoch visits every pair in a pseudo-random order, window by window (about 100,000 pairs). Each window is sorted by
+length and cut into batches that fill the token budget, which are then shuffled. The order comes from a Feistel network
+over the indices, so it takes no memory proportional to the corpus, and from Regard's own hash function, so that a run
+can be resumed exactly with any version of numpy.
 
-Packed batches have sentences end to end, filled up to a few fixed counts of tokens, so that few shapes occur. A GPU
-computes nothing for the padding of a rectangle, and what is the same for all batches of a shape is done once for each
-shape. What fills up lies in sentences of its own behind the real ones; nothing is expected of it.
+A packed batch concatenates its sentences and pads the total to one of a few token counts, so that few shapes occur. A
+GPU then computes nothing for the padding of a rectangle, and work per shape is done once. The padding forms extra
+sentences after the real ones, which have no expected tokens.
 
-Pictures are pixels as bytes, with their captions or labels. What is cut off and which are mirrored is a function of
-(seed, epoch, picture), so that a run that is resumed sees the same.
-
+Pictures are pixels as bytes, with their captions or labels. Cropping and mirroring are a function of (seed, epoch,
+picture), so a resumed run sees the same pictures.
 b rows or pictures · m source tokens · n target tokens · w pairs of a window
 packed: s source tokens · t target tokens · r1 rows + 1
 pictures: r captions of all of them · k labels, one per picture or none · h w height and width · s side as stored
@@ -53,7 +52,7 @@ class Position(NamedTuple):
 
 
 class Order:
-    """The order of pairs: which of them share a window, and when each window comes."""
+    """The order of pairs in training: windows of pairs, and the batches of each window."""
 
     def __init__(
         self,
@@ -66,11 +65,11 @@ class Order:
         weights: Sequence[float] = (1.0,),
         window: int = WINDOW,
     ):
-        """Take `lengths`, the tokens of source and target without start and end; they may be mapped from a file.
+        """Take `lengths`, the token counts of source and target without start and end; they may be a memory map.
 
-        `budget`: rows × longest source and rows × (longest target + 1) stay within it; a pair longer than that is a
-        batch alone. `rows`: the most pairs per batch. `starts` and `weights`: where each corpus begins, how often its
-        pairs come in an epoch: ⌊weight⌋ or ⌈weight⌉ times, on average weight.
+        `budget`: rows × longest source and rows × (longest target + 1) stay within it; a longer pair is a batch of its
+        own. `rows`: maximum pairs per batch. `starts` and `weights`: the first index of each corpus, and how often its
+        pairs occur in an epoch: ⌊weight⌋ or ⌈weight⌉ times, weight on average.
         """
         if not len(lengths):
             raise ArgumentError("lengths: no pairs given, expected at least one")
@@ -82,7 +81,7 @@ class Order:
         if starts[0] != 0 or list(starts) != sorted(starts) or starts[-1] > len(lengths):
             raise ArgumentError(f"starts: {list(starts)} given, expected 0 first, rising to at most {len(lengths)}")
         self.lengths, self.budget, self.seed, self.rows, self.window = lengths, budget, seed, rows, window
-        # A place for every time that a pair may come; which places of the last time are taken, a hash decides.
+        # Each pair has ⌈weight⌉ slots; a hash decides which of the last slots are used.
         sizes = np.diff([*starts, len(lengths)])
         times = np.ceil(weights).astype(np.int64)
         self.starts, self.sizes = np.asarray(starts, np.int64), sizes.astype(np.int64)
@@ -95,7 +94,7 @@ class Order:
         return itertools.chain.from_iterable(cut for _, cut in self.windows(number))
 
     def stream(self, position: Position = Position()) -> Iterator[tuple[Position, Int64[np.ndarray, " b"]]]:  # noqa: B008
-        """Yield batches without end from a position on, each with its own position."""
+        """Yield batches endlessly from a position on, each with its own position."""
         epoch, skipped = position
         while True:
             start = 0
@@ -107,7 +106,7 @@ class Order:
             epoch, skipped = epoch + 1, 0
 
     def windows(self, epoch: int, before: int = 0) -> Iterator[tuple[int, list[Int64[np.ndarray, " b"]]]]:
-        """Yield the batches of each window, and their number; windows that end before a given batch are skipped."""
+        """Yield each window's number of batches, and the batches; none for windows that end before batch `before`."""
         key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
         count = 0
         for start in range(0, self.slots, self.window):
@@ -124,7 +123,7 @@ class Order:
             yield len(turns), [indices[cuts[i] : cuts[i + 1]] for i in np.argsort(turns, kind="stable")]
 
     def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
-        """Return the pairs at places of the epoch; a place may be empty where a pair's weight is not a whole number."""
+        """Return the pairs at positions of the epoch; if a weight is not an integer, some positions have no pair."""
         at = positions.astype(np.int64)
         if (self.weights == 1).all():
             return at
@@ -132,25 +131,26 @@ class Order:
         inside = at - np.concatenate([[0], self.bounds])[corpus]
         time, pair = inside // self.sizes[corpus], inside % self.sizes[corpus]
         index = self.starts[corpus] + pair
-        part = self.weights[corpus] - (self.times[corpus] - 1)  # of the last time, above 0 up to 1
+        part = self.weights[corpus] - (self.times[corpus] - 1)  # probability of the last slot, in (0, 1]
         uniform = mix_bits(index.astype(np.uint64) + mix_bits(key + np.uint64(1))) / np.float64(2**64)
         keep: Bool[np.ndarray, " w"] = (time < self.times[corpus] - 1) | (uniform < part) | (part == 1)
         return index[keep]
 
     def cut(self, indices: Int64[np.ndarray, " w"]) -> tuple[Int64[np.ndarray, " w"], list[int]]:
-        """Sort a window by length, and find where to cut it into batches.
+        """Sort a window by length and return it with the bounds of its batches.
 
-        By the longer side first, as it alone decides how many rows fit; then by the difference, up in one run and down
-        in the next, so that neighbours are alike where a run ends. (By target, then source, pads half as much again.)
+        Sort by the longer side, which alone decides how many rows fit, then by the difference of the sides, alternately
+        ascending and descending, so that neighbours stay similar where the longer side changes. (Sorting by target,
+        then source, gives 50 % more padding.)
         """
         lengths = np.asarray(self.lengths[indices]).astype(np.int64)
-        lengths[:, 1] += 1  # start or end
+        lengths[:, 1] += 1  # START or END
         longer, difference = lengths.max(1), lengths[:, 0] - lengths[:, 1]
         order = np.lexsort((np.where(longer % 2, -difference, difference), longer))
         longer, count, start, cuts = longer[order], len(longer), 0, [0]
         while start < count:
             most = max(1, min(self.budget // int(longer[start]), self.rows or self.budget, count - start))
-            # Rows × longest only grows, so the first that is too much ends the batch.
+            # Rows × longest grows monotonically, so the batch ends before the first row that exceeds the budget.
             needed = longer[start : start + most] * np.arange(1, most + 1)
             start += max(1, int(np.searchsorted(needed, self.budget, side="right")))
             cuts.append(start)
@@ -158,7 +158,7 @@ class Order:
 
 
 def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
-    """Scramble every number of an array as SplitMix64 does; arrays, unlike numbers, overflow silently."""
+    """Scramble every number with SplitMix64; numpy arrays, unlike numpy scalars, overflow without a warning."""
     x = np.array([numbers % 2**64], np.uint64) if isinstance(numbers, int) else numbers
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -169,7 +169,8 @@ def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"
 def permute(positions: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
     """Map positions by a pseudo-random permutation of 0 … count - 1.
 
-    A Feistel network over pairs (left, right) of about √count numbers each, walked again by what falls outside.
+    A Feistel network over pairs (left, right) of about √count numbers each; a result beyond the range is permuted again
+    until it falls inside.
     """
     wide = int(np.ceil(np.sqrt(count)))
     high = -(-count // wide)
@@ -189,7 +190,7 @@ def permute(positions: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndar
 
 @dataclass(frozen=True, eq=False)
 class TensorBatch:
-    """A batch whose tensors move together, and are split between its rows."""
+    """A batch of tensors that can be moved to a device together, and split by rows."""
 
     one: ClassVar[str] = "one row"
 
@@ -197,11 +198,11 @@ class TensorBatch:
         raise NotImplementedError
 
     def part(self, first: int, last: int) -> Any:
-        """Return the rows from `first` to before `last`, no wider than need be."""
+        """Return rows `first` to `last` - 1, without needless padding."""
         raise NotImplementedError
 
     def halves(self) -> tuple[Self, Self]:
-        """Split the batch into its first and its last rows, each no wider than need be."""
+        """Split the batch into two halves, each without needless padding."""
         if len(self) < 2:
             raise ArgumentError(f"a batch of {self.one} cannot be halved")
         middle = (len(self) + 1) // 2
@@ -218,18 +219,18 @@ class TensorBatch:
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """Return a copy in pinned memory, from which a device copies by itself."""
+        """Return a copy in pinned memory, which a GPU can read asynchronously."""
         return self.map_tensors(Tensor.pin_memory)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> Self:
-        """Call `map_tensors`, by its old name."""
-        if type(self).each is not TensorBatch.each:  # a plugin's has come here through super()
+        """Call `map_tensors`; this is its old, deprecated name."""
+        if type(self).each is not TensorBatch.each:  # a plugin's override called super().each
             return TensorBatch.map_tensors(self, move)
         warnings.warn("each is now called map_tensors", DeprecationWarning, stacklevel=2)
         return self.map_tensors(move)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Have a plugin's own `each` called where `map_tensors` is."""
+        """Make a plugin's own `each` its `map_tensors`."""
         super().__init_subclass__(**options)
         if "each" in vars(cls) and "map_tensors" not in vars(cls):
             warnings.warn(f"{cls.__name__}.each is now called map_tensors", DeprecationWarning, stacklevel=2)
@@ -238,25 +239,25 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
-    """Sentences padded to the longest."""
+    """A batch of sentence pairs, padded to the longest sentence of each side."""
 
     source: Int64[Tensor, "b m"]
     source_lengths: Int64[Tensor, " b"]
     target: Int64[Tensor, "b n"]  # START … END
-    target_lengths: Int64[Tensor, " b"]  # the tokens to predict: with END, without START
-    tokens: int  # all of those
-    links: Links | None = None  # pieces that belong together, where they were asked for
+    target_lengths: Int64[Tensor, " b"]  # tokens to predict: with END, without START
+    tokens: int  # the sum of target_lengths
+    links: Links | None = None  # links between pieces, if requested
 
     def __len__(self) -> int:
         return len(self.source)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Return the batch's shape, or None if it has links; batches of equal shape differ only in their numbers."""
+        """Return the batch's shape, or None if it has links; batches of equal shape differ only in their values."""
         return None if self.links is not None else (*self.source.shape, *self.target.shape)
 
     def part(self, first: int, last: int) -> "Batch":
-        """Return some of the rows, reading lengths back from the device."""
+        """Return rows `first` to `last` - 1; this reads lengths back from the device."""
         rows = slice(first, last)
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
         source = self.source[rows, : int(source_lengths.max())]
@@ -269,7 +270,7 @@ Pairs = Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]
 
 
 def collate(pairs: Pairs) -> Batch:
-    """Build a batch from encoded pairs, which are given without start and end."""
+    """Build a batch from encoded pairs without start and end."""
     if not pairs:
         raise ArgumentError("pairs: none given, expected at least one")
     sides, lengths = flat(pairs)
@@ -277,7 +278,7 @@ def collate(pairs: Pairs) -> Batch:
 
 
 def flat(pairs: Pairs) -> tuple[list[Int64[np.ndarray, " _"]], Int64[np.ndarray, "b 2"]]:
-    """Join the tokens of each side end to end, and return all lengths."""
+    """Concatenate the tokens of each side, and return them with all lengths."""
     lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
     return [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)], lengths
 
@@ -290,10 +291,10 @@ def load(
     longest: int | None = None,
     linking: Linking | None = None,
 ) -> Batch:
-    """Load a batch of pairs from a cache, split anew by `dropout` if given; equal calls give equal batches.
+    """Load a batch of pairs from a cache, re-split by `dropout` if given; equal calls give equal batches.
 
-    Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1; one that
-    would be longer than `longest` stays as it was. `linking` puts the links of the pairs' words to it.
+    Re-split pairs are longer than the lengths that filled the budget, by about a quarter at p = 0.1; a pair that would
+    exceed `longest` stays as it was. `linking` adds the links of the pairs' words to the batch.
     """
     sides, lengths, same = read(encoded, indices, dropout, epoch, longest, linking)
     batch = pad_pairs(sides[0], sides[1], lengths)
@@ -310,7 +311,7 @@ def read(
     longest: int | None = None,
     linking: Linking | None = None,
 ) -> tuple[list[np.ndarray], Int64[np.ndarray, "b 2"], Bool[np.ndarray, " b"] | None]:
-    """Read the tokens of both sides, end to end, all lengths, and which pairs still have the words of their links."""
+    """Return the concatenated tokens of both sides, all lengths, and which re-split pairs still match their links."""
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
@@ -323,14 +324,14 @@ def read(
             anew = dropout.pair(source, target, epoch=epoch, index=i)
             pairs.append((source, target) if longest is not None and max(map(len, anew)) > longest else anew)
         before, (sides, lengths) = (sides, lengths), flat(pairs)
-        if linking is not None:  # a tokenizer made elsewhere may tell other words apart then
+        if linking is not None:  # a tokenizer made elsewhere may find other words in the re-split text
             cuts = zip(linking.cuts(*before), linking.cuts(sides, lengths), strict=True)
             same = np.all([old.counts == new.counts for old, new in cuts], 0)
     return sides, lengths, same
 
 
 def expand_ranges(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:
-    """Expand each start and length to start, start + 1, …, one after the other."""
+    """Expand each start and length to start, start + 1, …, and concatenate these ranges."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
@@ -338,7 +339,7 @@ def expand_ranges(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " 
 def pad_pairs(
     sources: Int[np.ndarray, " s"], targets: Int[np.ndarray, " t"], lengths: Int64[np.ndarray, "b 2"]
 ) -> Batch:
-    """Pad the tokens of all rows, which lie one after the other, to two rectangles."""
+    """Pad the concatenated tokens of all rows to a rectangle for each side."""
     m, n = lengths.max(0)
     source = np.full((len(lengths), m), PAD, np.int64)
     source[np.arange(m) < lengths[:, :1]] = sources
@@ -360,52 +361,52 @@ def pad_pairs(
 # ---- packed batches
 
 
-NOTHING = -1  # what is expected where nothing is
-PARTS = 24  # a count is rounded up by at most such a part of the budget, and by half of that on average
+NOTHING = -1  # the expected token of padding; the loss ignores it
+PARTS = 24  # token counts are rounded up by at most 1/24 of the budget, half of that on average
 LEAST_ROWS, LEAST_LONGEST = 8, 16
 
 
 @dataclass(frozen=True)
 class PackedBatch(TensorBatch):
-    """Sentences end to end. All numbers lie in one piece of memory, so that one copy brings them to a device."""
+    """A batch of concatenated sentences; all numbers are in one tensor, so that one copy moves them to a device."""
 
     numbers: Int32[Tensor, " k"]
-    sizes: tuple[int, int]  # tokens of source and target, those that fill up among them
-    rows: int  # sentences, those that fill up and empty ones among them
-    longest: int  # what no sentence is longer than
-    tokens: int  # to predict
-    real: int  # sentences that are real; they come first
+    sizes: tuple[int, int]  # tokens of source and target, including padding
+    rows: int  # sentences, including padding sentences and empty ones
+    longest: int  # an upper bound of the lengths of sentences
+    tokens: int  # tokens to predict
+    real: int  # sentences that are not padding; they come first
 
     def __len__(self) -> int:
         return self.real
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the batch's shape; batches of equal shape differ only in their numbers."""
+        """Return the batch's shape; batches of equal shape differ only in their values."""
         return *self.sizes, self.rows, self.longest
 
     def parts(self) -> tuple[Tensor, ...]:
-        """Split into source, target as it is read, the expected next tokens, and the offsets of source and target."""
+        """Split into source, decoder input, expected next tokens, and the offsets of source and target."""
         source, target = self.sizes
         return self.numbers.split([source, target, target, self.rows + 1, self.rows + 1])
 
     @property
     def source(self) -> Int32[Tensor, " s"]:
-        """The source's tokens."""
+        """The source tokens."""
         return self.parts()[0]
 
     @property
     def target(self) -> Int32[Tensor, " t"]:
-        """The tokens that the decoder reads: START first, without the END."""
+        """The tokens that the decoder reads, with START and without END."""
         return self.parts()[1]
 
     @property
     def expected(self) -> Int32[Tensor, " t"]:
-        """The token that follows each target token; -1 where nothing counts."""
+        """The token that follows each target token; -1 for padding."""
         return self.parts()[2]
 
     def part(self, first: int, last: int) -> "PackedBatch":
-        """Return some of the sentences, on the host only, with little filling, as memory is short by then."""
+        """Return sentences `first` to `last` - 1, for a batch on the host; it pads little, because memory is short."""
         source, _, expected, *offsets = (part.numpy() for part in self.parts())
         bounds = [offset[first : last + 1].astype(np.int64) for offset in offsets]
         lengths = np.stack([np.diff(bound) for bound in bounds], 1)
@@ -417,12 +418,12 @@ class PackedBatch(TensorBatch):
 
 
 def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b 2"], step: int) -> PackedBatch:
-    """Pack rows of tokens, which lie end to end without start and end; counts are rounded up to multiples of `step`."""
+    """Pack concatenated rows of tokens without start and end; token counts are rounded up to multiples of `step`."""
     lengths = lengths + np.array([0, 1])
     real = lengths.sum(0)
     longest = round_up(int(lengths.max()), LEAST_LONGEST)
     sizes = -(-real // step) * step
-    # What fills up, in as few sentences as there can be, which are of about equal lengths on each side.
+    # The padding forms as few sentences as possible, of about equal lengths on each side.
     filling = int((-(-(sizes - real) // longest)).max())
     more = np.stack([np.diff(np.linspace(0, gap, filling + 1).astype(np.int64)) for gap in sizes - real], 1)
     rows = round_up(len(lengths) + filling, LEAST_ROWS)
@@ -446,19 +447,20 @@ def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b
 
 
 def step_of(budget: int) -> int:
-    """Choose the multiple to which counts of tokens are rounded up: a power of two, a fraction of the budget."""
+    """Choose the multiple to which token counts are rounded up: a power of two, at most 1/24 of the budget or 16."""
     return max(16, 1 << max(0, (budget // PARTS).bit_length() - 1))
 
 
 def round_up(number: int, least: int) -> int:
-    """Round up to a power of two."""
+    """Round up to a power of two that is at least `least`."""
     return max(least, 1 << (number - 1).bit_length())
 
 
 def pad_up(batch: Batch, columns: int = 4) -> Batch:
-    """Pad a batch further: lengths to multiples of `columns`, and rows by at most a sixteenth of them.
+    """Pad a batch further: lengths to multiples of `columns`, and the number of rows to a multiple of 8.
 
-    Rows that fill up read one token of padding, and nothing is expected of them.
+    Batches of more than 256 rows are padded to a larger multiple, by at most a sixteenth of their rows. The additional
+    rows have a source of one padding token and no tokens to predict.
     """
     rows = len(batch)
     grain = max(8, round_up(rows, 8) // 32)
@@ -477,21 +479,21 @@ def pad_up(batch: Batch, columns: int = 4) -> Batch:
 
 @dataclass(frozen=True)
 class PictureBatch(TensorBatch):
-    """A batch of pictures, each once, with all their captions, or with their labels."""
+    """A batch of different pictures with all their captions, or with their labels."""
 
     one = "one picture"
     pixels: UInt8[Tensor, "b 3 h w"]
-    picture: Int64[Tensor, " r"]  # which picture a caption is of, rising
+    picture: Int64[Tensor, " r"]  # the index of each caption's picture, ascending
     target: Int64[Tensor, "r n"]  # START … END
-    target_lengths: Int64[Tensor, " r"]  # the tokens to predict: with END, without START
+    target_lengths: Int64[Tensor, " r"]  # tokens to predict: with END, without START
     labels: Int64[Tensor, " k"]
-    tokens: int  # to predict: of all captions, or one label a picture
+    tokens: int  # tokens to predict in all captions, or the number of labels
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     def part(self, first: int, last: int) -> "PictureBatch":
-        """Return some of the pictures, reading numbers back from the device."""
+        """Return pictures `first` to `last` - 1; this reads lengths back from the device."""
         rows = (self.picture >= first) & (self.picture < last)
         lengths, labels = self.target_lengths[rows], self.labels[first:last]
         width = int(lengths.max()) + 1 if len(lengths) else 0
@@ -512,7 +514,8 @@ def load_pictures(
 ) -> PictureBatch:
     """Load a batch of pictures of `encoded`, prepared.train or prepared.valid; equal calls give equal batches.
 
-    With `train`, pictures are cut and mirrored as the settings say; without, the middle of each is taken as it is.
+    With `train`, pictures are cropped at random and mirrored as the settings say; otherwise, they are cropped to their
+    middle.
     """
     if prepared.pictures is None:
         raise ArgumentError("prepared: a corpus without pictures given, expected one from prepare_images")
@@ -535,10 +538,8 @@ def load_pictures(
 def captions(
     flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " b"]
 ) -> tuple[Int64[np.ndarray, " r"], Int64[np.ndarray, "r n"], Int64[np.ndarray, " r"]]:
-    """Return the picture of each caption, the captions' tokens from START to END, padded, and how many are to be
-    predicted.
-    """
-    # An END behind every caption: those between them are there, the last one of each picture is not.
+    """Return each caption's picture, its padded tokens from START to END, and its number of tokens to predict."""
+    # `flat` has an END between captions; add one after the last caption of each picture.
     ends = np.cumsum(lengths)
     closed = np.insert(flat, ends, END)
     stops = np.nonzero(closed == END)[0]
@@ -553,7 +554,7 @@ def captions(
 def crop_and_flip(
     pixels: UInt8[np.ndarray, "b 3 s s"], indices: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
 ) -> UInt8[np.ndarray, "b 3 h w"]:
-    """Crop every picture at a random place, and mirror some."""
+    """Crop every picture at a random place and mirror some, as the settings say."""
     if not data.flip and not data.crop:
         return crop_middle(pixels, data.image_size)
     size = data.image_size

@@ -1,8 +1,8 @@
-"""BPE dropout: words are split differently in every epoch, and the same way whenever an epoch is repeated.
+"""BPE dropout: words are split differently in every epoch, but the same way whenever an epoch is repeated.
 
-Provilkov et al. 2020 (arXiv:1910.13267), algorithm 1: before every merge, each possible merge is left out with
-probability p; the best of the others is done; where none is left, the cut is done. At p = 0 that is plain BPE, at p = 1
-single characters. The `tokenizers` library has it too, but cannot be seeded; resume would not be exact.
+Provilkov et al. 2020 (arXiv:1910.13267), algorithm 1: at each step, drop every possible merge with probability p and
+apply the best of the rest; stop if none is left. p = 0 is plain BPE, p = 1 gives single characters. The `tokenizers`
+library has BPE dropout too, but without a seed, so that a run could not be resumed exactly.
 """
 
 import itertools
@@ -14,14 +14,14 @@ from regard.data.pre_tokenizer import MARK
 from regard.data.tokenizer import UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ArgumentError
 
-KEPT = 50_000  # words whose plain way is remembered
+KEPT = 50_000  # words whose plain BPE merges are cached
 
 Symbols = tuple[int, ...]
-Merge = tuple[int, int, int]  # its rank, the piece it makes, the place of its left part
+Merge = tuple[int, int, int]  # rank, resulting piece, index of the left symbol
 
 
 class BpeDropout:
-    """BPE dropout, which splits pairs of encoded texts anew: a function of (seed, epoch, index)."""
+    """BPE dropout for pairs of encoded texts: a deterministic function of (seed, epoch, index)."""
 
     def __init__(self, tokenizers: Tokenizers, probability: float, *, seed: int = 0):
         if not 0 <= probability <= 1:
@@ -33,34 +33,34 @@ class BpeDropout:
     def pair(
         self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
     ) -> tuple[list[int], list[int]]:
-        """Return both texts split anew into pieces."""
+        """Return both texts, re-split into pieces."""
         draws = Draws(self.probability, random.Random(f"{self.seed} {epoch} {index}"))
         return self.source.resplit(source, draws), self.target.resplit(target, draws)
 
 
 class Draws:
-    """Random draws of which merges to skip: gaps between skipped merges are drawn, so that most decisions are free."""
+    """Random draws of merges to drop; drawing the gaps between dropped merges makes most decisions free."""
 
     def __init__(self, probability: float, generator: random.Random):
         self.generator = generator
         self.scale = -math.inf if probability == 0 else 0.0 if probability == 1 else 1 / math.log1p(-probability)
-        self.before_drop = self.gap()  # how many are kept before the next that is left out
+        self.before_drop = self.gap()  # number of merges to keep before the next dropped one
 
     def gap(self) -> float:
-        """Draw how many merges are kept until the next one is dropped: a geometric number."""
+        """Draw the number of merges to keep before the next dropped one, from a geometric distribution."""
         if self.scale == -math.inf:
             return math.inf
         count = math.log(1 - self.generator.random()) * self.scale
-        return math.floor(count) if count < math.inf else count  # of a probability of nearly nothing
+        return math.floor(count) if count < math.inf else count  # infinite if the probability is tiny
 
     def keep(self, most: int) -> int:
-        """Count how many of the next `most` merges stay before one is dropped; the dropped one is not drawn yet."""
+        """Count how many of the next `most` merges are kept before one is dropped; do not consume the dropped one."""
         count = int(min(most, self.before_drop))
         self.before_drop -= count
         return count
 
     def drop(self) -> bool:
-        """Return whether the next merge is skipped."""
+        """Return whether to drop the next merge."""
         if self.keep(1):
             return False
         self.before_drop = self.gap()
@@ -68,7 +68,7 @@ class Draws:
 
 
 class Cutter:
-    """The merges of a BPE tokenizer."""
+    """The merges of a BPE tokenizer, and the splitting of texts with them."""
 
     def __init__(self, tokenizer: Tokenizer):
         model = tokenizer.content["model"]
@@ -90,10 +90,10 @@ class Cutter:
         self.ranked_merges: dict[Symbols, list[Merge]] = {}
 
     def resplit(self, ids: Iterable[int], draws: Draws) -> list[int]:
-        """Split the text of ids anew; tags, words that were added and other special pieces stay."""
+        """Re-split the text of ids; tags, added words and other special pieces stay unchanged."""
         cut: list[int] = []
         run: list[int] = []
-        inside = False  # what follows an added word may begin no other
+        inside = False  # whether the run follows an added word, and so may continue it
         numbers = [*ids]
         for i, visible in zip(numbers, self.tokenizer.are_visible(numbers), strict=True):
             if not visible or i <= UNKNOWN or i in self.tokenizer.tags or i in self.added:
@@ -104,7 +104,7 @@ class Cutter:
         return cut + self.text(run, draws, inside)
 
     def text(self, ids: Sequence[int], draws: Draws, inside: bool = False) -> list[int]:
-        """Split one text between special pieces; `inside`: it may go on with a word."""
+        """Split a text between special pieces; with `inside`, its first piece may continue a word."""
         if not ids:
             return []
         text, before = self.tokenizer.decode(ids), self.tokenizer.library.pre_tokenizer
@@ -123,12 +123,12 @@ class Cutter:
             while possible := self.possible(path[-1]):
                 path.append(merge_symbols(path[-1], possible[0]))
             self.paths[word] = path
-        # Up to the first merge that is left out, the way is that of plain BPE, which asks once a merge.
+        # Before the first dropped merge, the path is that of plain BPE, which takes one draw per merge.
         depth = draws.keep(len(path) - 1)
         return path[depth] if depth == len(path) - 1 else self.merge(path[depth], draws)
 
     def symbols(self, word: str) -> Symbols:
-        """Return a word's first symbols: a piece for each character, or its bytes, or the unknown piece."""
+        """Return a word's initial symbols: for each character its piece, its bytes or the unknown piece."""
         ids: list[int] = []
         for character in word:
             i = self.vocabulary.get(character)
@@ -141,16 +141,16 @@ class Cutter:
         return tuple(ids)
 
     def merge(self, symbols: Symbols, draws: Draws) -> Symbols:
-        """Merge neighbours, best first, until only skipped merges are left.
+        """Merge neighbours, best first, until all possible merges are dropped.
 
-        Asking in order of rank until one is kept is the same as asking all and taking the best.
+        Drawing in order of rank until a merge is kept is equivalent to drawing for all and taking the best.
         """
         while (pair := next((each for each in self.possible(symbols) if not draws.drop()), None)) is not None:
             symbols = merge_symbols(symbols, pair)
         return symbols
 
     def possible(self, symbols: Symbols) -> list[Merge]:
-        """List the merges that could be done, best first."""
+        """List the possible merges, best first."""
         ranked = self.ranked_merges.get(symbols)
         if ranked is None:
             merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
@@ -162,6 +162,6 @@ class Cutter:
 
 
 def merge_symbols(symbols: Symbols, merge: Merge) -> Symbols:
-    """Return the symbols after a merge."""
+    """Apply a merge and return the new symbols."""
     _, piece, place = merge
     return (*symbols[:place], piece, *symbols[place + 2 :])

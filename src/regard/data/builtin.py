@@ -1,16 +1,16 @@
-"""Built-in corpora: generated, nothing downloaded, with gold word alignments where these have a meaning.
+"""Built-in corpora: generated without downloads, with gold word alignments where these make sense.
 
     from regard.data.builtin import generate
     for example in generate("phrasebook", 30_000, pair="en-fr", longest=12):
         print(example.source, example.target, example.alignment)
 
-A hash of its source alone decides whether an example is for training, validation or testing (2 % are valid, 2 % test),
-so that no seed and no count can bring a test sentence into training. Of the phrasebook's second edition it is the
-source in full: "I don't" and "I do not" are of one split, and only one of them is generated. The same arguments give
+A hash of its source alone assigns an example to training, validation (2 %) or test (2 %), so that no seed and no
+count can move a test sentence into training. The second edition of the phrasebook hashes the source without
+contractions: "I don't" and "I do not" are in the same split, and only one of them is generated. The same arguments give
 the same examples on every machine and every version of Python.
 
-A corpus may have several editions: the first is what every version wrote before there was a second, bit by bit, so that
-a run that was trained on it can be resumed; the second is text as people type it. See `has_editions`.
+A corpus may have several editions. The first is bit for bit the text of all versions before there was a second, so that
+runs trained on it can be resumed. The second is text as people type it. See `has_editions`.
 """
 
 import contextlib
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
 
 Split = Literal["train", "valid", "test"]
-MAX_WORDS = 10_000  # words, or sentences, that an option may ask for
+MAX_WORDS = 10_000  # maximum number of words or sentences in an option
 SourceFilter = Callable[[str], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Example:
-    """A source, its target, and how their words belong together. Words stand apart by single spaces."""
+    """A source, its target and the alignment of their words, which are separated by single spaces."""
 
     source: str
     target: str
-    # Gold links (source word, target word), sorted; () where there are none.
+    # Gold links (source word, target word), sorted; () if there are none.
     alignment: tuple[tuple[int, int], ...] = ()
-    source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
+    source_heads: tuple[int, ...] = ()  # phrasebook: index of each word's head, -1 for the root
     target_heads: tuple[int, ...] = ()
-    # Phrasebook: what each word is to its head, as Universal Dependencies name it.
+    # Phrasebook: the Universal Dependencies relation of each word to its head.
     source_relations: tuple[str, ...] = ()
     target_relations: tuple[str, ...] = ()
 
 
 class PicturedExample(Protocol):
-    """An example with a picture of `size` pixels a side, and where in it is what its words speak of.
+    """An example with a picture of `size` × `size` pixels, and the box of each shape in it.
 
-    The scene's `shapes` each have a size, a colour, a kind, and may be ringed; a caption speaks of a shape by its index
-    with each word, -1 for none.
+    Each of the scene's `shapes` has a size, a colour and a kind, and may be ringed. `speaks_of` gives for each word of
+    the caption the index of the shape that it refers to, -1 for none.
     """
 
     @property
@@ -79,27 +79,26 @@ class PicturedExample(Protocol):
 
 
 class BuiltIn(NamedTuple):
-    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of.
+    """A row of CORPORA: a corpus's description, code and form.
 
-    The code has `Options`, a dataclass, and two functions that yield examples. `draw(random, accept, options)` draws
-    them with numbers from [0, 1). `every(accept, options)` gives all there are once, or is None where they cannot be
-    listed. `accept` says of a source whether it is of the split and new; where it is not, None comes in the example's
-    place, so that the target need not be made.
+    The code has `Options`, a dataclass, and two functions that return iterators of examples. `draw(random, accept,
+    options)` draws them with numbers from [0, 1). `every(accept, options)` yields each example once, or returns None if
+    they cannot be listed. `accept` returns whether a source is new and in the split; if not, the functions yield None
+    in place of the example, without making its target.
     """
 
     about: str
-    corpus: Any  # a module, or anything with its names; or its dotted name, imported when it is asked for
+    corpus: Any  # a module, an object with the same names, or the dotted name of a module, which is imported when used
     form: Literal["text", "documents", "pictures"] = "text"
 
 
 CORPORA = plugins.table("corpus")
-# What an edition generates, as a name that caches are known by: of the first, the hash of the code that first generated
-# it. It stays while the same arguments give the same examples, however the code is written; a test says when they do
-# not.
+# The cache name of each edition's examples; that of the first is the hash of the code that first generated it. A name
+# changes only if the same arguments give other examples, not if the code changes; a test notices it.
 EDITIONS = {1: "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7", 2: "2-natural-text-2"}
-EDITION = max(EDITIONS)  # what a new configuration gets
-PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
-HASTE = 5_000  # the same where every example can be listed, and the rest is then read from the list
+EDITION = max(EDITIONS)  # the edition of new configurations
+PATIENCE = 100_000  # draws without a new example after which a corpus counts as exhausted
+HASTE = 5_000  # the same for a corpus that can be listed; the remaining examples then come from the list
 
 
 def generate(
@@ -114,11 +113,10 @@ def generate(
 ) -> Iterator[Example]:
     """Yield `count` different examples of a corpus, one at a time.
 
-    `pair` is of a corpus of two languages, as the phrasebook is: en-de or en-fr. `edition` is of a corpus that has
-    several: 1 is the text that earlier versions generated, 2 text as people type it. Other options are the corpus's
-    own, see its module; `options_of` lists them. A corpus that has fewer different examples in
-    this split gives them all and then raises an ArgumentError that says how many there were. What is kept in memory is
-    eight bytes' hash of each source.
+    `pair` is for corpora of two languages, such as the phrasebook: en-de or en-fr. `edition` is for corpora with
+    several editions: 1 is the text that earlier versions generated, 2 text as people type it. Other options are the
+    corpus's own; see its module, or `options_of`. If the split has fewer different examples, the function yields them
+    all and then raises an ArgumentError with their number. It keeps an 8-byte hash of each source in memory.
     """
     module = corpus(name)
     check_whole("count", count, 0, 10**12)
@@ -146,14 +144,14 @@ def options_of(name: str) -> dict[str, Any]:
 def find_example(
     name: str, text: str, *, pair: str = "en-de", edition: int = EDITION, tries: int | None = None
 ) -> Example | None:
-    """Return the example with this source, letter by letter; None where the corpus finds none, or cannot search."""
+    """Return the example with exactly this source; None if there is none, or the corpus has no search."""
     finder = getattr(corpus(name), "find_example", None)
     limits = {} if tries is None else {"tries": tries}
     return None if finder is None else finder(text, pair, edition, **limits)
 
 
 def has_pair(name: str) -> bool:
-    """Return whether a corpus is of two languages, which its option `pair` names."""
+    """Return whether a corpus is bilingual, with an option `pair` for the languages."""
     return "pair" in corpus(name).Options.__dataclass_fields__
 
 
@@ -163,7 +161,7 @@ def has_editions(name: str) -> bool:
 
 
 def edition_of(name: str, edition: int = EDITION) -> str:
-    """Return a corpus's name in caches: its row of EDITIONS, and of one from elsewhere the hash of its code."""
+    """Return the name of a corpus's examples in caches: its row of EDITIONS, or for a plugin's corpus a code hash."""
     module = corpus(name)
     if plugins.is_own(str(getattr(module, "__name__", ""))):
         return EDITIONS[edition if has_editions(name) else 1]
@@ -181,13 +179,13 @@ def corpus(name: str) -> Any:
 
 
 def suggest_names(names: tuple[str, ...], wrong: object) -> str:
-    """Suggest the names that a person may have meant."""
+    """Suggest the name that the user may have meant, and list all names."""
     near = nearest_word(wrong, names)
     return (f"did you mean {near!r}? " if near else "") + f"there are {', '.join(names)}"
 
 
 def hash_source(source: str) -> int:
-    """Hash a source, the same on every machine."""
+    """Hash a source to 64 bits, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little")
 
 
@@ -229,7 +227,7 @@ def draw_examples(name: str, module: Any, count: int, seed: int, split: Split, o
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
-    """Refuse an option that is not a whole number from `lowest` to `highest`."""
+    """Raise an ArgumentError if an option is not an integer from `lowest` to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         raise ArgumentError(f"{name}: {show_value(value)} given, expected a whole number of at least {lowest}")
     if value > highest:
@@ -237,15 +235,15 @@ def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
 
 
 def check_name(name: str, value: object, names: Iterable[str]) -> None:
-    """Refuse an option that is none of these names."""
+    """Raise an ArgumentError if an option is not one of `names`."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
         raise ArgumentError(f"{name}: {show_value(value)} given, expected one of {', '.join(names)}")
 
 
-# ---- as files, the way that people keep parallel corpora
+# ---- as files, in the usual formats of parallel corpora
 
 
-Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
+Written = Callable[[str, Example], tuple[str, ...]]  # maps an example's number and the example to its line in each file
 
 
 def write_corpus(
@@ -259,10 +257,10 @@ def write_corpus(
     force: bool = False,
     **options: Any,
 ) -> Iterator[tuple[Path, int]]:
-    """Write a corpus, split by split; yield each file and its number of lines when it is done.
+    """Write a corpus split by split; yield each file, once complete, with its number of lines.
 
-    A file gets its name when it is complete, and none is overwritten without `force`. Splits without examples
-    are left out.
+    Files appear under their names once complete. Without `force`, an existing file raises an ArgumentError. Splits
+    without examples are not written.
     """
     streams = {
         split: generate(name, n, seed=seed, split=split, pair=pair, edition=edition, **options)
@@ -298,14 +296,14 @@ def write_corpus(
 
 
 def example_lines(number: str, example: Example) -> tuple[str, ...]:
-    """Return an example's line in each file."""
+    """Return the line of an example in each file."""
     heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     relations = map(" ".join, (example.source_relations, example.target_relations))
     return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
 
 
 def album(folder: Path) -> Written:
-    """Save an example's picture, and return its lines in the two files."""
+    """Return a function that saves an example's picture and returns its lines in the two files."""
     from PIL import Image
 
     disk.remove_leftovers(folder)

@@ -1,16 +1,16 @@
-"""Encoded corpora on disk: written once, checked when opened, mapped into memory and never read whole.
+"""Encoded corpora on disk: written once, checked when opened, and mapped into memory.
 
-A cache is a folder, named by a hash of all that made it:
+A cache is a folder named by a hash of everything that its contents depend on:
 
-    <key>/manifest.json                         sizes and SHA-256 of the files below, counts, where each corpus starts
+    <key>/manifest.json                         sizes and SHA-256 of the files below, counts, start of each corpus
           tokenizer.json  valid.jsonl
           train/{tokens,lengths,offsets}.bin    16 bytes of heading, then int32, int32 [n, 2], int64 [n + 1]
           valid/{tokens,lengths,offsets}.bin
-          train/{links,linked}.bin              where pairs have word links: int32 [l, 2], and int64 [n + 1]
+          train/{links,linked}.bin              only with word links: int32 [l, 2], and int64 [n + 1]
           valid/{links,linked}.bin
 
-It is written to a temporary folder, synced and renamed, so that a folder with that name is whole. Of two processes that
-write the same one, the first to rename wins and the other takes its result.
+A process writes a cache to a temporary folder, syncs it and renames it, so that a folder with the final name is
+complete. If two processes write the same cache, the first to rename wins and the other uses its result.
 """
 
 import contextlib
@@ -34,19 +34,19 @@ TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 LINKS = {"links": np.int32, "linked": np.int64}
 KINDS = {**TYPES, **LINKS, "pixels": np.uint8}
 HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in KINDS}
-CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
+CHECKED_IN_FULL = 4 << 30  # bytes of a cache up to which checksums are verified; above, only sizes and headings
 
 
 class Encoded:
     """Encoded pairs, mapped into memory: len(), `lengths`, and `pair(i)`."""
 
     def __init__(self, folder: str | Path, starts: Sequence[int] = ()):
-        """Open encoded pairs; `starts` says where each corpus begins, and without it all are one corpus."""
+        """Open encoded pairs; `starts` are the first indices of the corpora, by default only one."""
         self.folder, self.starts = Path(folder), tuple(starts) or (0,)
         self.offsets: Int64[np.ndarray, " n1"] = map_numbers(self.folder, "offsets")
         self.tokens: Int32[np.ndarray, " t"] = map_numbers(self.folder, "tokens")
         self.lengths: Int32[np.ndarray, "n 2"] = map_numbers(self.folder, "lengths").reshape(-1, 2)
-        # Words that belong together, (source, target), and where those of each pair begin; none where none were given.
+        # Links between words, (source, target), and the offset of each pair's links; None if the corpus has none.
         self.links: Int32[np.ndarray, "l 2"] | None = None
         if (self.folder / "links.bin").exists():
             self.links = map_numbers(self.folder, "links").reshape(-1, 2)
@@ -56,13 +56,13 @@ class Encoded:
         return len(self.lengths)
 
     def pair(self, i: int) -> tuple[Int32[np.ndarray, " m"], Int32[np.ndarray, " n"]]:
-        """Return the ids of source and target, without start and end, as views into the file."""
+        """Return the ids of source and target, without start and end, as views of the memory map."""
         start = int(self.offsets[i])
         middle = start + int(self.lengths[i, 0])
         return self.tokens[start:middle], self.tokens[middle : int(self.offsets[i + 1])]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the paths alone, so that another process maps the same files."""
+        """Pickle only the path and starts, so that another process maps the same files."""
         return Encoded, (self.folder, self.starts)
 
 
@@ -72,12 +72,12 @@ def map_numbers(folder: Path, name: str) -> np.ndarray:
     count = (path.stat().st_size - 16) // kind.itemsize
     if count == 0:  # nothing to map
         return np.zeros(0, kind)
-    # A plain view: slices of np.memmap itself are slow to make.
+    # Return a plain array view, because slicing np.memmap itself is slow.
     return np.memmap(path, kind, "r", offset=16, shape=(count,)).view(np.ndarray)
 
 
 class Writer:
-    """A writer of encoded pairs, chunk by chunk."""
+    """A writer of encoded pairs to a cache folder, chunk by chunk."""
 
     def __init__(self, folder: Path, *, links: bool = False):
         """Open the files for writing; `links`: the pairs have links between their words."""
@@ -96,7 +96,7 @@ class Writer:
         targets: Sequence[Sequence[int]],
         links: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> None:
-        """Append pairs, with the links of each where it has any."""
+        """Append pairs, with their links if the files have links."""
         if not sources:
             return
         if "links" in self.files:
@@ -113,7 +113,7 @@ class Writer:
         self.count, self.end = self.count + len(lengths), int(offsets[-1])
 
     def close(self) -> None:
-        """Finish the files."""
+        """Close the files."""
         for file in self.files.values():
             file.close()
 
@@ -121,10 +121,10 @@ class Writer:
 def find_or_fill(
     entry: Path, fill: Callable[[Path], Path], say: Callable[[str], None], again: str = "it is built again"
 ) -> tuple[Path, bool]:
-    """Return the cache that a name refers to, and whether it was there already.
+    """Return the cache that a name refers to, and whether it existed already.
 
-    Where it was not, or is damaged, which `say` is told of, `fill` writes and seals one in a folder that it is given,
-    and returns the name that this gets.
+    If it is missing or damaged, `fill` writes and seals a new one in the folder passed to it, and returns its final
+    path. `say` reports damage.
     """
     if (there := resolve_alias(entry)).exists():
         problem = damage(there)
@@ -135,18 +135,18 @@ def find_or_fill(
         final = fill(folder)
         publish(folder, final)
     if entry != final:
-        if entry.is_dir() and not entry.is_symlink():  # a damaged one of its own
+        if entry.is_dir() and not entry.is_symlink():  # a damaged cache under this very name
             shutil.rmtree(entry, ignore_errors=True)
-        disk.write_whole(entry, final.name + "\n")  # a small file, as not every system has links
+        disk.write_whole(entry, final.name + "\n")  # a small file in place of a link, which not every system has
     return final, False
 
 
 @contextlib.contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
-    """Make a temporary folder inside the cache, removed afterwards unless published; a lock marks it as in use."""
+    """Make a temporary folder in the cache; remove it afterwards unless it was published. A lock marks it as in use."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        for left in cache.glob(".damaged-*"):  # put aside by a process that was then killed
+        for left in cache.glob(".damaged-*"):  # left by a process that was killed in `publish`
             shutil.rmtree(left, ignore_errors=True)
         with disk.temporary_folder(cache, ".partial-") as folder:
             yield folder
@@ -158,7 +158,7 @@ def workplace(cache: Path) -> Iterator[Path]:
 
 
 def seal(folder: Path, **facts: Any) -> None:
-    """Write the manifest, and sync everything to the disk."""
+    """Write the manifest, and sync everything to disk."""
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
@@ -167,18 +167,18 @@ def seal(folder: Path, **facts: Any) -> None:
 
 
 def publish(folder: Path, final: Path) -> None:
-    """Give a sealed folder its name. One that is there already stays if it is whole."""
+    """Rename a sealed folder to its final name; keep an existing cache of that name unless it is damaged."""
     for attempt in range(10):
         try:
             folder.rename(final)
         except OSError:
-            if not final.exists():  # another process has just put a damaged one aside, or there is no writing here
+            if not final.exists():  # another process has just moved a damaged cache away, or the folder is read-only
                 if attempt == 9:
                     raise
                 continue
             if damage(final) is None:
                 return
-            with contextlib.suppress(OSError):  # another process may have done so, and put its own in place
+            with contextlib.suppress(OSError):  # another process may have replaced the damaged cache already
                 aside = final.with_name(f".damaged-{uuid.uuid4().hex}")
                 final.rename(aside)
                 shutil.rmtree(aside, ignore_errors=True)
@@ -189,7 +189,7 @@ def publish(folder: Path, final: Path) -> None:
 
 
 def resolve_alias(name: Path) -> Path:
-    """Return the cache that a name refers to, or is."""
+    """Return the cache folder that a name refers to, or the name itself if it is a folder."""
     if not name.is_file():
         return name.resolve()
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -200,7 +200,7 @@ def resolve_alias(name: Path) -> Path:
 
 
 def damage(folder: Path) -> str | None:
-    """Describe what is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
+    """Describe what is wrong with a cache, if anything: a size, a heading or, up to 4 GiB in total, a checksum."""
     try:
         manifest = read_manifest(folder)
         if manifest["format"] != FORMAT:
@@ -225,22 +225,22 @@ def damage(folder: Path) -> str | None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a cache that is whole."""
+    """Read the manifest of a cache."""
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return manifest
 
 
 def write_texts(folder: Path, rows: Iterable[object]) -> None:
-    """Write the texts of validation, a list per line of valid.jsonl."""
+    """Write the validation texts to valid.jsonl, one list per line."""
     (folder / "valid.jsonl").write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def read_texts(folder: Path) -> list[Any]:
-    """Read the texts of validation."""
+    """Read the validation texts."""
     return [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
 
 
 def digest(path: str | Path) -> str:
-    """Compute the SHA-256 of a file, read in pieces."""
+    """Compute the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,11 @@
-"""Readers of captions and labels of pictures, in the forms that people keep them in. Imports no torch.
+"""Readers of picture captions and labels in common formats. Imports no torch.
 
 - lines of picture, tab, caption; a picture with several captions has several lines
-- Flickr8k's and Flickr30k's token files: the same, with #0, #1 … after the picture's name
-- Karpathy's JSON: pictures with sentences, and the split each is of
+- token files of Flickr8k and Flickr30k: such lines, with #0, #1 … after the picture's name
+- Karpathy's JSON: pictures with their sentences and split
 - lines of picture, tab, label; or folders whose names are the labels
 
-Gzip or not, as everywhere.
+All files may be gzip.
 """
 
 import json
@@ -25,7 +25,7 @@ from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io import Say, ignore, read_whole
 
-NAMED = 10  # pictures that a command names which it cannot read; more are counted
+NAMED = 10  # unreadable pictures that a command names; further ones are only counted
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NUMBERED = re.compile(r"#\d+$")
 SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
@@ -33,14 +33,14 @@ SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 
 @dataclass
 class Captions:
-    """The captions of a file, by picture, in its order."""
+    """The captions of a file by picture, in the order of the file."""
 
     captions: dict[str, list[str]] = field(default_factory=dict)
-    splits: dict[str, str] = field(default_factory=dict)  # Karpathy's: train, valid or test
+    splits: dict[str, str] = field(default_factory=dict)  # from Karpathy's JSON: train, valid or test
     blank: int = 0
 
     def add(self, picture: str, caption: str) -> None:
-        """Add a caption of a picture."""
+        """Add a caption of a picture; count a blank one."""
         if caption := " ".join(caption.split()):
             self.captions.setdefault(picture, []).append(caption)
         else:
@@ -48,7 +48,7 @@ class Captions:
 
 
 def read_captions(path: str | Path, say: Say = ignore) -> Captions:
-    """Read a file of captions, in any of the three forms; `say` reports what cannot be read and is left out."""
+    """Read a caption file in any of the three formats; `say` reports unreadable rows, which are skipped."""
     first = next((line for line in lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         return read_karpathy(path, say)
@@ -94,7 +94,7 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
 
 
 def text(row: Any, key: str, place: str = "") -> str:
-    """Return the text under a key."""
+    """Return the text under a key; raise a DataError if there is none."""
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, str):
         raise DataError(f'{place}no text under "{key}"')
@@ -102,7 +102,7 @@ def text(row: Any, key: str, place: str = "") -> str:
 
 
 def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
-    """Read a file of picture, tab, label; a picture with no label or two is left out, and `say` reports it."""
+    """Read lines of picture, tab, label; skip pictures with no label or two labels, and report them with `say`."""
     labels, bad, wrong = dict[str, str](), BadRows(path), set[str]()
     for number, (picture, label) in enumerate(named_columns(path, "picture", "picture label", say=say), 1):
         picture, label = picture.strip(), label.strip()
@@ -124,13 +124,13 @@ def read_list(path: str | Path, say: Say = ignore) -> set[str]:
     return {line.strip() for line in lines(path, say)} - {""}
 
 
-PictureFile = tuple[int, int]  # its bytes, and when it was changed, in nanoseconds: known without reading it
+PictureFile = tuple[int, int]  # size in bytes and modification time in nanoseconds, known without reading the file
 
 
 def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFile]:
-    """List the picture files in a folder and its subfolders, by their path from there, sorted.
+    """List the picture files in a folder and its subfolders, sorted by their path relative to the folder.
 
-    What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
+    Inaccessible folders, and pipes or broken links with a picture's name, are skipped and reported with `say`.
     """
     if not os.path.isdir(folder):
         what = "not a folder" if os.path.lexists(folder) else "no such folder"
@@ -143,14 +143,14 @@ def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFil
 
 
 def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
-    """Yield all picture files; `problems` collects what is wrong with others."""
-    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
+    """Yield all picture files; append descriptions of unusable entries to `problems`."""
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, each with its ancestors
     while waiting:
         within, above = waiting.pop()
         try:
             status = os.stat(os.path.join(folder, within))
             here = (status.st_dev, status.st_ino)
-            if here in above:  # a link leads back to where it is
+            if here in above:  # a link to one of its own ancestors
                 continue
             with os.scandir(os.path.join(folder, within)) as listed:
                 entries = list(listed)
@@ -176,7 +176,7 @@ def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
 
 
 def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
-    """List picture files as they are named, and for a folder all that are in it, sorted."""
+    """List picture files: file paths unchanged, and for a folder all pictures in it, sorted."""
     names = list[str]()
     for path in paths:
         if not os.path.isdir(path):
@@ -190,12 +190,12 @@ def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
 
 
 class PictureFiles:
-    """Picture files to be read one by one; one of several that cannot be read is named, counted and left out."""
+    """Picture files to read one by one; unreadable ones among several are named, counted and skipped."""
 
     def __init__(self, names: Sequence[str], say: Say = ignore):
-        """List the files of `names`, which are files or folders of them."""
+        """List the picture files of `names`, which are paths of files or folders."""
         self.paths, self.say, self.unreadable = pictures_in(names, say), say, 0
-        self.single = len(self.paths) == 1 and list(names) == self.paths  # one file, which was named itself
+        self.single = len(self.paths) == 1 and list(names) == self.paths  # whether `names` is a single file
 
     def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
         """Yield each path and its pixels, as a model trained with these settings sees them."""
@@ -212,7 +212,7 @@ class PictureFiles:
             yield path, pixels
 
     def end(self) -> None:
-        """Report how many could not be read; raise an error where none could."""
+        """Report how many pictures could not be read; raise a DataError if none could."""
         if self.unreadable == len(self.paths):
             raise DataError(f"none of {self.unreadable:,} pictures can be read")
         if self.unreadable:
@@ -220,7 +220,7 @@ class PictureFiles:
 
 
 def list_names(names: Iterable[str], joined: str = ", ") -> str:
-    """List the first three names for a message; bytes that are no characters are shown as question marks."""
+    """List the first three names for a message; control characters and undecodable bytes become question marks."""
     first = sorted(names)
     text = joined.join(first[:3]) + (f"{joined}…" if len(first) > 3 else "")
     return CONTROL.sub("?", text).encode(errors="replace").decode()

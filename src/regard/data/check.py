@@ -1,16 +1,16 @@
-"""What is wrong with a corpus, found before anything is trained on it: `check_pairs`, `check_documents`, `check_texts`.
+"""Checks of a corpus before training, which find its faults: `check_pairs`, `check_documents`, `check_texts`.
 
-Each reads rows once, keeps a sample of them in stretches that hang together, and returns a `DataReport`: what the rows
-are like, and a `Finding` for each thing that is wrong. It refuses nothing itself: a finding that is `fatal` is one from
-which nothing can be learned, and whoever trains decides.
+Each check reads the rows once, keeps a sample of consecutive stretches, and returns a `DataReport`: statistics of the
+rows, and a `Finding` for each fault. It raises no error: a finding is marked as `fatal` if a model cannot learn
+anything from such rows, and the caller decides whether to train.
 
-A line that was lost or doubled on one side shifts all that follow. Two sides that belong together agree in their
-lengths (Gale and Church 1993, Computational Linguistics 19:1), and in the numbers and names that are the same in both.
-What is asked is not how well they agree, which depends on languages and tasks, but whether they agree better with a
-neighbour: $d_i(k) = a(s_{i+k}, t_i) - a(s_i, t_i)$ is negative on average where pairs are right, whatever the corpus,
-and positive where they are shifted by k. The stretch of lines with the largest sum of $d_i(k)$ is a shift if that sum
-is far more than chance makes. Pairs that would be copies of each other at a distance of k are left out: in a dialogue,
-or where the next sentence is what is to be predicted, each target is the next source.
+A line that is missing or duplicated on one side shifts all lines after it. Parallel sentences agree in their lengths
+(Gale and Church 1993, Computational Linguistics 19:1), and in the numbers and names that occur in both. How well they
+agree depends on languages and tasks, so the check compares each target with its own source and the sources near it:
+$d_i(k) = a(s_{i+k}, t_i) - a(s_i, t_i)$ is negative on average for correct pairs of any corpus, and positive for pairs
+shifted by k. The stretch of lines with the largest sum of $d_i(k)$ is a shift if that sum is far above chance. Pairs
+whose two texts would be identical at distance k are left out: in a dialogue or in next-sentence prediction, each target
+is the next source.
 """
 
 import math
@@ -25,15 +25,15 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 
 from regard.io import reading
 
-SAMPLE = 100_000  # rows that are looked at
-READ = 1_000_000  # rows that are read for them, from the first on
-STRETCH = 500  # rows of a sample that follow each other
-WORTH = 0.0005  # share of rows from which what is wrong with them is worth a line
-RATIO = 3.0  # times that a pair may be longer on one side than is usual
-LONG = 20  # characters of the longer side from which that counts
-UNUSUAL = 0.005  # share of such pairs that every corpus has
-ONCE = 0.9  # share of labels with one example from which they are no labels
-MANY = 10  # different labels from which that can be said
+SAMPLE = 100_000  # maximum rows of a sample
+READ = 1_000_000  # maximum rows that are read for a sample, from the first on
+STRETCH = 500  # consecutive rows of a sample
+WORTH = 0.0005  # minimum share of faulty rows for a finding
+RATIO = 3.0  # a pair is unusual if the ratio of its lengths differs from the median by more than this factor
+LONG = 20  # minimum characters of the longer side of an unusual pair
+UNUSUAL = 0.005  # minimum share of unusual pairs for a finding
+ONCE = 0.9  # share of labels with only one example from which the column does not hold labels
+MANY = 10  # minimum number of different labels for that conclusion
 ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 TAGS = "a|abbr|b|body|br|center|code|div|em|font|h[1-6]|head|hr|html|i|img|li|link|meta|ol|p|pre|script|small|span|"
 TAGS += "strong|style|sub|sup|table|tbody|td|th|title|tr|tt|u|ul"
@@ -43,42 +43,42 @@ BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a corpus: how many rows have it, and the line of one of them, from 1."""
+    """One fault of a corpus, with the number of rows that have it and the line of one of them, from 1."""
 
     name: str  # empty, duplicates, copies, same, lengths, entities, script, shift, labels, rare
-    text: str  # a sentence without its full stop
+    text: str  # a sentence without a full stop
     count: int
     line: int
-    fatal: bool = False  # nothing can be learned from such rows
+    fatal: bool = False  # a model cannot learn anything from such rows
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A stretch of pairs of which target i agrees with source i + by."""
+    """A stretch of pairs in which target i agrees with source i + `by`."""
 
     by: int
-    first: int  # places of its first and its last pair, from 0
+    first: int  # indices of its first and last pair, from 0
     last: int
-    evidence: float  # standard deviations by which it agrees better there
+    evidence: float  # how much better the stretch agrees there, in standard deviations
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """The rows of a corpus in numbers, and what is wrong with them."""
+    """Statistics of a corpus, and its faults."""
 
-    rows: int  # that were read
+    rows: int  # number of rows read
     findings: tuple[Finding, ...]
-    words: float = 0.0  # of a target: the median
+    words: float = 0.0  # median number of words of a target
 
     @property
     def fatal(self) -> Finding | None:
-        """Return the first finding from which nothing can be learned."""
+        """Return the first fatal finding, or None."""
         return next((each for each in self.findings if each.fatal), None)
 
 
 @dataclass
 class Sample:
-    """Rows of two texts, evenly taken in stretches, with their lines; and how many of all repeat an earlier one."""
+    """Evenly spaced stretches of rows of two texts, with their line numbers, and all lines that repeat earlier rows."""
 
     rows: int = 0
     lines: list[int] = field(default_factory=list)
@@ -91,14 +91,14 @@ class Sample:
 
     @property
     def share(self) -> float:
-        """Return how many rows each row of the sample stands for."""
+        """Return how many rows each row of the sample represents."""
         return self.rows / max(1, len(self))
 
 
 def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int = READ) -> Sample:
-    """Take a sample of rows: every stretch, every second, every fourth …, so that there are at most `most` rows.
+    """Take a sample of at most `most` rows: every stretch, or every second, every fourth … stretch.
 
-    Repetitions are looked for among all, by their hashes.
+    Repetitions are found among all rows, by their hashes.
     """
     sample, step, known = Sample(), 1, set[int]()
     for number, (first, second, *_) in enumerate(rows):
@@ -123,7 +123,7 @@ def take_sample(rows: Iterable[tuple[str, ...]], most: int = SAMPLE, read: int =
 
 
 def check_pairs(rows: Iterable[tuple[str, ...]], sides: Sequence[str] = ("the source", "the target")) -> DataReport:
-    """Check pairs of a source and a target; `sides` are the names of their files, where there are two."""
+    """Check pairs of source and target; `sides` are the names of the two sides in messages, such as their files."""
     sample = take_sample(rows)
     findings = [*find_empty(sample, "pairs"), *find_duplicates(sample, "pairs"), *find_copies(sample)]
     findings += find_lengths(sample)
@@ -138,7 +138,7 @@ def check_pairs(rows: Iterable[tuple[str, ...]], sides: Sequence[str] = ("the so
 
 
 def check_texts(rows: Iterable[str], name: str = "text", what: str = "lines") -> DataReport:
-    """Check texts that have no other side, as a language model reads them."""
+    """Check single texts, such as those of a language model."""
     sample = take_sample((text, "-") for text in rows)
     findings = [*find_duplicates(sample, what)]
     findings += [*find_markup(sample, sample.firsts, name), *find_script(sample, sample.firsts, name)]
@@ -146,7 +146,7 @@ def check_texts(rows: Iterable[str], name: str = "text", what: str = "lines") ->
 
 
 def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataReport:
-    """Check texts with labels; `swap` is what to do where the two are swapped."""
+    """Check labelled texts; `swap` tells the user what to do if the two columns are swapped."""
     sample = take_sample(rows)
     labels = Counter(label for label in sample.seconds if label)
     findings = [*find_labels(sample, labels, swap)]
@@ -157,14 +157,14 @@ def check_documents(rows: Iterable[tuple[str, ...]], swap: str = "") -> DataRepo
 
 
 def find_empty(sample: Sample, what: str) -> list[Finding]:
-    """Find rows of which one side is empty; where both are, it is a blank line."""
+    """Find rows with exactly one empty side; rows with two are blank lines."""
     sides = zip(sample.firsts, sample.seconds, strict=True)
     places = [i for i, (one, two) in enumerate(sides) if bool(one) != bool(two)]
     return report_rows("empty", f"{what} have an empty side and are dropped", places, sample)
 
 
 def find_duplicates(sample: Sample, what: str) -> list[Finding]:
-    """Find rows that repeat an earlier one, both sides the same."""
+    """Find rows that are identical to an earlier one."""
     count = len(sample.repeated)
     if not count or count < WORTH * sample.rows:
         return []
@@ -173,7 +173,7 @@ def find_duplicates(sample: Sample, what: str) -> list[Finding]:
 
 
 def find_copies(sample: Sample) -> list[Finding]:
-    """Find pairs whose target is a copy of the source; where all are, nothing can be learned."""
+    """Find pairs whose target is a copy of the source; if all are copies, the finding is fatal."""
     both = [i for i, (one, two) in enumerate(zip(sample.firsts, sample.seconds, strict=True)) if one and two]
     copies = [i for i in both if sample.firsts[i] == sample.seconds[i]]
     if copies and len(copies) == len(both) and len(both) > 1:
@@ -183,7 +183,7 @@ def find_copies(sample: Sample) -> list[Finding]:
 
 
 def find_lengths(sample: Sample) -> list[Finding]:
-    """Find pairs of which one side is far longer than is usual."""
+    """Find pairs whose length ratio is far from the median."""
     sizes = np.array([list(map(len, sample.firsts)), list(map(len, sample.seconds))], np.int64).T
     full = np.flatnonzero(sizes.all(1))
     if not len(full):
@@ -199,7 +199,7 @@ def find_lengths(sample: Sample) -> list[Finding]:
 
 
 def find_markup(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
-    """Find texts with entities of HTML in them, or its tags."""
+    """Find texts with HTML entities or tags."""
     places, example = list[int](), ""
     for i, text in enumerate(texts):
         if ("&" in text and (match := ENTITY.search(text))) or ("<" in text and (match := MARKUP.search(text))):
@@ -209,20 +209,20 @@ def find_markup(sample: Sample, texts: Sequence[str], name: str) -> list[Finding
 
 
 def find_script(sample: Sample, texts: Sequence[str], name: str) -> list[Finding]:
-    """Find texts of another script than the rest of their side."""
+    """Find texts in another script than the rest of their side."""
     own, places, others = find_foreign(texts)
     what = f"{name}s are mostly in another script ({', '.join(others[:3])}) than the rest ({', '.join(own)})"
     return report_rows("script", what, places, sample, worth=0.0)
 
 
 def describe_shift(shift: Shift, sample: Sample, sides: Sequence[str]) -> Finding:
-    """Describe a shift by its first line, and what to look for."""
+    """Describe a shift by its lines, and tell the user which lines to remove or add."""
     first, last = sample.lines[shift.first], sample.lines[shift.last]
     far = "one line" if abs(shift.by) == 1 else f"{abs(shift.by)} lines"
     to_end = sample.rows - last <= STRETCH * max(1.0, sample.share)
     start = f"from about line {first:,} on" if first > 1 + abs(shift.by) else "from the first line on"
     start = start if to_end else f"from about line {first:,} to {last:,}"
-    # Target i belongs to source i + by: where by is positive, the target has lost lines, or the source has more.
+    # Target i belongs to source i + by: if `by` is positive, the target lacks lines, or the source has extra ones.
     more, less = (sides[0], sides[1]) if shift.by > 0 else (sides[1], sides[0])
     text = (
         f"the two sides are shifted by {far} {start} (lengths, numbers and names agree better with the line "
@@ -232,7 +232,7 @@ def describe_shift(shift: Shift, sample: Sample, sides: Sequence[str]) -> Findin
 
 
 def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding]:
-    """Find labels that are none, as almost each occurs once, and labels with one example."""
+    """Find a label column that holds no labels, as almost every value occurs once, and labels with one example."""
     if not labels:
         return []
     once = {label for label, count in labels.items() if count == 1}
@@ -242,7 +242,7 @@ def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding
         text = f"{len(once):,} of {len(labels):,} different labels occur once, so they are no labels"
         others = {*sample.firsts}
         kinds, short = len(others), sum(map(len, others)) <= 40 * len(others)
-        if swap and short and kinds <= max(2, 0.2 * len(sample)):  # few short ones that are repeated
+        if swap and short and kinds <= max(2, 0.2 * len(sample)):  # few, short, repeated values
             values = f"{kinds:,} different value{'s' * (kinds != 1)}"
             text += f"; the other column has {values}, so the two columns are swapped: {swap}"
         else:
@@ -257,25 +257,25 @@ def find_labels(sample: Sample, labels: Counter[str], swap: str) -> list[Finding
 
 
 def report_rows(name: str, what: str, places: Sequence[int], sample: Sample, worth: float = WORTH) -> list[Finding]:
-    """Report rows of a sample in one line with their count, where they are enough."""
+    """Return a finding with the estimated number of such rows, if their share in the sample is at least `worth`."""
     if not places or len(places) < worth * len(sample):
         return []
     count, line = round(len(places) * sample.share), sample.lines[places[0]]
     return [Finding(name, f"{count:,} of {sample.rows:,} {what}, such as line {line:,}", count, line)]
 
 
-# ---- scripts: which lines are written in another than the rest of their side
+# ---- scripts: lines in another script than the rest of their side
 
 
-# The runs of letters of each script, as first and last code points.
+# The ranges of letters of each script, as first and last code points.
 RANGES: dict[str, list[list[int]]] = reading.read_facts("regard.data", "scripts.toml")
 SCRIPTS = tuple(RANGES)
-CHUNK = 10_000  # texts that are looked at together
-LETTERS = 4  # letters of a line that can be of another script: three may be a name, or a formula
-MAIN_SCRIPT = 0.2  # share of a side's letters from which a script is one of its own
+CHUNK = 10_000  # texts counted together
+LETTERS = 4  # minimum letters of a line in another script; three may be a name or a formula
+MAIN_SCRIPT = 0.2  # minimum share of a side's letters for one of its main scripts
 
 
-# From a code point to the number of its script, from 1; 0 for all that is no letter.
+# The number of each code point's script, from 1; 0 if it is not a letter.
 TABLE: UInt8[np.ndarray, " codes"] = np.zeros(0x110000, np.uint8)
 for script, ranges in enumerate(RANGES.values(), 1):
     for start, end in ranges:
@@ -296,9 +296,9 @@ def scripts_of(texts: Sequence[str]) -> Int64[np.ndarray, "n scripts"]:
 
 
 def find_foreign(texts: Sequence[str]) -> tuple[list[str], list[int], list[str]]:
-    """Find the texts, from 0, whose letters are mostly of a script that the others are not written in.
+    """Find the texts whose letters are mostly in a script that the others do not use.
 
-    The scripts of the others come before them, and theirs after them, the most frequent first.
+    Return the main scripts, the indices of the texts found, from 0, and their scripts; most frequent scripts first.
     """
     counts = scripts_of(texts)
     totals = counts.sum(0)
@@ -312,25 +312,25 @@ def find_foreign(texts: Sequence[str]) -> tuple[list[str], list[int], list[str]]
     return [SCRIPTS[i] for i in own], lines.tolist(), others
 
 
-# ---- shifts: from some line on, one side stands a line, or a few, beside its translation
+# ---- shifts: from some line on, one side is a few lines away from its translation
 
 
-FARTHEST = 3  # lines
-LEAST = 40  # pairs of a stretch
-EFFECT = 0.3  # of a stretch: its mean over the deviation of all pairs
-CLOSE = 1.0  # of two logarithms of lengths: what is farther apart does not belong together, however far
-ANCHORS = 20_000  # pairs in which numbers and names are looked for; lengths are looked at in all
-WEIGHT = 2.0  # of numbers and names beside lengths
-COMMON = 0.02  # share of lines from which a word says nothing
-WORD = re.compile(r"[^\W\d_]*\d\w*|[A-ZÀ-Þ]\w{3,}")  # numbers, and what may be a name
+FARTHEST = 3  # maximum distance of a shift in lines
+LEAST = 40  # minimum pairs of a shifted stretch
+EFFECT = 0.3  # minimum mean gain of a stretch, in standard deviations of all pairs
+CLOSE = 1.0  # differences of log lengths are clipped to this: beyond it, texts do not belong together
+ANCHORS = 20_000  # about how many pairs are searched for numbers and names; lengths are compared in all pairs
+WEIGHT = 2.0  # weight of numbers and names relative to lengths
+COMMON = 0.02  # share of lines from which a word is too common to be evidence
+WORD = re.compile(r"[^\W\d_]*\d\w*|[A-ZÀ-Þ]\w{3,}")  # numbers, and words that may be names
 
 
 def find_shift(
     sources: Sequence[str], targets: Sequence[str], lines: Sequence[int] | Int64[np.ndarray, " n"] | None = None
 ) -> Shift | None:
-    """Find the clearest shift; `lines` are the numbers of the pairs in their files, where they are a sample.
+    """Find the clearest shift; if the pairs are a sample, `lines` are their line numbers in the files.
 
-    Only pairs whose lines are as far apart as their places are compared.
+    Two pairs are only compared if their lines are as far apart as their places in the sample.
     """
     count = len(sources)
     if count < LEAST:
@@ -346,7 +346,7 @@ def find_shift(
 
 
 def find_stretch(gains: Float64[np.ndarray, " m"], places: Int64[np.ndarray, " m"], by: int) -> Shift | None:
-    """Find the stretch with the largest sum (Kadane), if it is long, and its sum more than chance makes."""
+    """Find the stretch with the largest sum (Kadane's algorithm), if it is long enough and its sum is above chance."""
     if len(gains) < LEAST or not (deviation := float(gains.std())):
         return None
     sums = np.concatenate([[0.0], np.cumsum(gains)])
@@ -358,7 +358,7 @@ def find_stretch(gains: Float64[np.ndarray, " m"], places: Int64[np.ndarray, " m
         return None
     effect = float(sums[end] - sums[start]) / length / deviation
     evidence = effect * math.sqrt(length)
-    # The longer the file, the more stretches there are among which chance may choose.
+    # A longer file has more stretches, so a high sum is more likely by chance.
     needed = 4.1 + 0.6 * math.log10(max(1.0, len(gains) / 60))
     if effect < EFFECT or evidence < needed:
         return None
@@ -366,7 +366,7 @@ def find_stretch(gains: Float64[np.ndarray, " m"], places: Int64[np.ndarray, " m
 
 
 class Agreement:
-    """The agreement of targets with sources at a distance: lengths, and numbers and names in both."""
+    """The agreement of targets with sources at a distance, by their lengths and common numbers and names."""
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str], lines: Int64[np.ndarray, " n"]):
         self.count, self.lines = len(sources), lines
@@ -374,10 +374,10 @@ class Agreement:
         self.usual = float(np.median(self.sizes[1] - self.sizes[0]))
         self.hashes = [np.fromiter(map(hash, texts), np.int64, self.count) for texts in (sources, targets)]
         self.blank = np.array([not source or not target for source, target in zip(sources, targets, strict=True)])
-        stretches = np.cumsum(np.concatenate([[0], np.diff(lines) != 1]))  # of a sample, those that hang together
+        stretches = np.cumsum(np.concatenate([[0], np.diff(lines) != 1]))  # numbers of the consecutive stretches
         every = 1 + self.count // ANCHORS
         chosen = np.flatnonzero((stretches if stretches[-1] else np.arange(self.count) // 500) % every == 0)
-        # The numbers and names of the chosen pairs that occur on both sides, each with its weight.
+        # Numbers and names of the chosen pairs that occur on both sides, each with its weight.
         rows = [[set(WORD.findall(texts[i])) for i in chosen.tolist()] for texts in (sources, targets)]
         counts = [Counter(word for row in side for word in row) for side in rows]
         most = COMMON * len(chosen) + 2
@@ -404,7 +404,7 @@ class Agreement:
         ]
 
     def at(self, by: int) -> tuple[Float64[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-        """Return the agreement of each target with the source `by` places on, and where there is one to compare."""
+        """Return each target's agreement with the source `by` places further on, and whether the two are comparable."""
         places = np.arange(self.count) + by
         others = places.clip(0, self.count - 1)
         valid = (places == others) & (self.lines[others] - self.lines == by)

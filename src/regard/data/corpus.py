@@ -1,9 +1,9 @@
-"""Parallel corpora as streams of (source, target), or with word links: text, TSV, CSV and JSON lines, gzip or not; and
-the texts in a table, line by line: what commands read of it where training also reads a label or the other side.
+"""Streams of (source, target) pairs, with or without word links, from text, TSV, CSV and JSON lines, gzip or not.
 
-What a line is, and how long it may be, `regard.io.lines` says. Nothing is held but the line at hand. A line of a TSV
-or of JSON lines that cannot be read is a blank one, so that the others keep their places; how many there are is said
-once, with what is wrong with the first.
+`TableTexts` reads only the texts of a table, for commands that need no labels or other side. `regard.io.lines` defines
+what a line is and how long it may be. Corpora are read line by line and never held in memory. An invalid line of a TSV
+or of JSON lines counts as blank, so that the other lines keep their places; a reader reports once how many there are,
+with the problem of the first.
 """
 
 import json
@@ -34,17 +34,17 @@ OTHER_SIDE = {"source": "translations", "target": "sources"}
 
 
 def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, str]]:
-    """Yield every pair of a corpus, in order, without white space at the ends; a blank side is an empty text.
+    """Yield every pair of a corpus in order, without white space at the ends; a blank side is an empty text.
 
-    `labelled`: the target is a label, which a JSON object may have as a number. `say` is told at the end of lines that
-    were cut, and of those that could not be read, which are blank.
+    With `labelled`, the target is a label, which may be a number in JSON. At the end, `say` reports truncated lines,
+    and invalid ones, which count as blank.
     """
     for source, target, *_ in rows(corpus, labelled, say=say):
         yield source.strip(), target.strip()
 
 
 def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
-    """Read pairs with the text of each pair's word links; empty where the corpus has none."""
+    """Yield pairs, each with the text of its word links, which is empty if the corpus has none."""
     if corpus.alignment is None:
         for source, target, *more in rows(corpus, links=corpus.alignment_column is not None, say=say):
             yield source.strip(), target.strip(), "".join(more)
@@ -58,9 +58,9 @@ def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str
 def rows(
     corpus: CorpusSettings, labelled: bool = False, links: bool = False, say: Say = ignore
 ) -> Iterator[tuple[str, ...]]:
-    """Yield source, target and, with `links`, the links in the same file."""
+    """Yield source, target and, with `links`, the text of the links in the same file."""
     if corpus.form is None:
-        one, two = corpus.source or "", corpus.target or ""  # with their encoding
+        one, two = corpus.source or "", corpus.target or ""  # an EncodedFile carries its encoding
         return pair_lines(lines(one, say), lines(two, say), one, two)
     path, places = corpus.file or "", KEYS if links else KEYS[:2]
     if corpus.form in (".csv", ".tsv"):
@@ -72,7 +72,7 @@ def rows(
 def pair_lines(
     firsts: Iterator[T], seconds: Iterator[str], first: str, second: str, how: str = "is the translation of"
 ) -> Iterator[tuple[T, str]]:
-    """Yield line i of one file with line i of the other; the names, and `how` lines match, are for a message."""
+    """Yield line i of one file with line i of the other; the names and `how` are for the message if they differ."""
     count = 0
     for each in firsts:
         other = next(seconds, None)
@@ -86,18 +86,18 @@ def pair_lines(
 
 
 class BadRows:
-    """What of a file cannot be read: how many rows, and what is wrong with the first; so it is said once."""
+    """A count of the unreadable rows of a file, with the problem of the first, for a single report."""
 
     def __init__(self, path: str | Path):
         self.path, self.count, self.good, self.first = path, 0, 0, ""
 
     def add(self, problem: str) -> None:
-        """Count one more row that cannot be read; `problem` says where it is, and what is wrong."""
+        """Count one more unreadable row; `problem` says where it is and what is wrong."""
         self.count += 1
         self.first = self.first or problem
 
     def end(self, say: Say, many: str, one: str | None = None) -> None:
-        """Report them, `many` behind their number, or `one`; a file of nothing else is refused."""
+        """Report the rows, as their number and `many`, or as `one`; raise a DataError if no row can be read."""
         if self.count and not self.good:
             raise DataError(f"{self.path}, {self.first}")
         if self.count:
@@ -105,14 +105,14 @@ class BadRows:
             say(f"{self.path}: {what} {self.first}")
 
 
-BLANK = "lines that cannot be read count as blank", "a line that cannot be read counts as blank:"  # of many, and of one
+BLANK = "lines that cannot be read count as blank", "a line that cannot be read counts as blank:"  # plural, singular
 
 
 def named_columns(path: str | Path, *names: str | int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Yield some columns of a table by their names, where it has a header, or by their numbers.
+    """Yield some columns of a table, by their names in its header or by their numbers.
 
-    Of a TSV, which has none, names stand for the places that such columns usually have, and quotes mean nothing. A
-    blank line stays blank.
+    A TSV has no header, so names stand for the usual positions of such columns; its quotation marks are ordinary
+    characters. A blank line stays blank.
     """
     numbers, header = find_columns(path, *names)
     least, bad = max(numbers), BadRows(path)
@@ -138,7 +138,10 @@ def find_columns(path: str | Path, *names: str | int) -> tuple[list[int], bool]:
 
 
 def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
-    """Yield some keys of a JSON object per line; `labelled`: the second is a label. A blank line stays blank."""
+    """Yield the values of some keys of one JSON object per line; with `labelled`, the second is a label.
+
+    A blank line stays blank.
+    """
     bad = BadRows(path)
     for number, line in enumerate(lines(path, say), 1):
         fields = tuple("" for _ in keys)
@@ -154,10 +157,10 @@ def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ign
 
 
 def parse_line(line: str) -> Any:
-    """Parse a line of JSON."""
+    """Parse a line of JSON; raise a DataError if it is invalid."""
     try:
         return json.loads(line)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
+    except (ValueError, RecursionError) as error:  # an integer with thousands of digits raises ValueError, too
         if len(line) == MAX_LINE_CHARACTERS:
             raise DataError(f"more than {MAX_LINE_CHARACTERS:,} characters, too long for JSON") from None
         whole = " (a file with one JSON list is not supported; write one object per line)" if line[0] == "[" else ""
@@ -165,7 +168,7 @@ def parse_line(line: str) -> Any:
 
 
 def field(row: Any, key: str, label: bool = False) -> str:
-    """Return the text under a key; dots lead into objects if there is no key of that name."""
+    """Return the text under a key; if there is no such key, dots in it lead into nested objects."""
     if not isinstance(row, dict):
         raise DataError(f"{json.dumps(row)[:40]} given, expected a JSON object")
     value: Any = row
@@ -173,7 +176,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
         if not isinstance(value, dict) or part not in value:
             raise DataError(f"no key {key!r}; it has {', '.join(map(repr, row)) or 'none'}")
         value = value[part]
-    if label and isinstance(value, int | None):  # true and false are, too
+    if label and isinstance(value, int | None):  # bool is a subclass of int
         return "" if value is None else json.dumps(value)
     if not isinstance(value, str):
         raise DataError(f"{json.dumps(value)[:40]} given under {key!r}, expected a text")
@@ -187,21 +190,21 @@ def field(row: Any, key: str, label: bool = False) -> str:
 
 
 def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
-    """Yield the lines of a text file, gzip or not, without their ends; a DataError names the file and the line.
+    """Yield the lines of a text file, gzip or not, without newlines; a DataError names the file and the line.
 
-    A CSV comes as lines of a TSV, without its header.
+    The records of a CSV become lines of a TSV, without the header.
     """
     return (line for _, line in numbered_lines(path, say))
 
 
 def numbered_lines(path: str | Path, say: Say = ignore, header: bool | None = None) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers in the file; of a CSV, that of the first line of each record."""
+    """Yield lines with their numbers in the file; a record of a CSV has the number of its first line."""
     stream = physical_lines(path, say)
     return text_lines.csv_rows(stream, str(path), header) if text_lines.is_csv(path) else enumerate(stream, 1)
 
 
 def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
-    """Yield the lines of a file as they are."""
+    """Yield the lines of a file without parsing CSV."""
     with open_file(path) as file:
         for chunk in read_lines(file, str(path), say, encoding_of(path)):
             yield from chunk
@@ -211,34 +214,34 @@ def physical_lines(path: str | Path, say: Say) -> Iterator[str]:
 
 
 class TableTexts:
-    """A function from the lines of a table to the texts in them; a line without a tab is a text as it stands.
+    """A function from lines of a table to their texts; a TSV or CSV row with a single cell is the text itself.
 
-    The text is in the column, or under the key, that the run was trained on. By default that is, of documents, the
-    second column of a TSV or the key "text" of JSON lines, and of pairs the first column or the key "source", for
-    targets the second or the key "target". A line that cannot be read is an empty text, and `say` is told of the first.
+    It reads the column or key that the run was trained on. The default for documents is the second column of a TSV or
+    the key "text" of JSON lines; for sources of pairs, the first column or the key "source"; for targets, the second
+    column or the key "target". An unreadable line gives an empty text; `say` reports the first.
     """
 
     def __init__(self, path: str, corpus: CorpusSettings, say: Say, side: Side = "source"):
         self.path, self.corpus, self.say = path, corpus, say
         which: Column = "source_column" if side == "source" else "target_column"
         self.column: str | int = corpus.key(which)
-        if corpus.form in (".csv", ".tsv"):  # the rows of a CSV come as those of a TSV
+        if corpus.form in (".csv", ".tsv"):  # rows of a CSV are read as rows of a TSV
             (self.column,), _ = find_columns(path, text_lines.name_column(getattr(corpus, which), side))
         self.count, self.unreadable = 0, False
 
     @classmethod
     def of(cls, path: str, data: DataSettings | None, say: Say, side: Side = "source") -> "TableTexts | None":
-        """Return the reader of a file that is a table by its name, and report it; None for every other one.
+        """Return a reader if the file's name is that of a table, and report the column; None for any other file.
 
-        `data` says which columns the run was trained on, and `side` which of a pair is wanted.
+        `data` has the columns that the run was trained on; `side` is the side of a pair to read.
         """
         if isinstance(path, GivenText) or text_lines.ending(path) not in TABLES:
             return None
         labelled = data is not None and data.reads == "documents"
-        if data is not None and labelled:  # as in the file that was trained on
+        if data is not None and labelled:  # use the columns of the training file
             alike = are_alike(path, data.documents or "")  # columns have numbers, keys have names
             corpus = (data if alike else replace(data, text_column=None, label_column=None)).labelled(path)
-        else:  # as in the first file of this form that was trained on
+        else:  # use the columns of the first training file of this format
             others = (each for each in (data.corpora if data else ()) if each.file and are_alike(path, each.file))
             first = next(others, CorpusSettings(file=path))
             corpus = CorpusSettings(file=path, source_column=first.source_column, target_column=first.target_column)
@@ -272,13 +275,13 @@ class TableTexts:
 
 
 def read_tables(pairs: LinePairs, data: DataSettings | None, say: Say) -> None:
-    """Have the texts of pairs read from tables, where their files are that."""
+    """Make `pairs` read its texts from table columns, for files that are tables."""
     if pairs.source is not None:
         pairs.source_texts = TableTexts.of(pairs.source, data, say) or list
     pairs.target_texts = TableTexts.of(pairs.target, data, say, "target") or list
 
 
 def are_alike(path: str, other: str) -> bool:
-    """Return whether two tables name their columns alike: both are TSV, or CSV, or of JSON."""
+    """Return whether two tables identify columns in the same way: both are TSV, CSV or JSON."""
     endings = map(text_lines.ending, (path, other))
     return len({each if each in (".tsv", ".csv") else ".json" for each in endings}) == 1

@@ -1,9 +1,9 @@
-"""Labelled documents, encoded: sentence by sentence, and the label as a number.
+"""Encoding of labelled documents: a sequence of sentences, and the label as a number.
 
-A document's tokens are those of its sentences, with an END after each, "w w w END w w END"; its target is the index of
-its label among the labels of training, sorted. A sentence ends where a reader would say so
-(`regard.data.sentence_split`), or at `data.sentence_mark`, or where a function says so that a person gives; and at a
-line break of HTML, `<br />`.
+A document's tokens are those of its sentences, with an END after each: "w w w END w w END". Its target is the index of
+its label among the sorted labels of training. The rules of `regard.data.sentence_split`, the mark
+`data.sentence_mark`, or the user's own function split a document into sentences; an HTML line break, `<br />`, always
+ends a sentence.
 
     prepared = prepare_documents(DataSettings(documents="train.tsv"))
     prepared = prepare_documents(data, splitter=lambda text: text.split(" ||| "))
@@ -26,11 +26,11 @@ from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
 from regard.io import Say, ignore
 
-Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
+Splitter = Callable[[str], Sequence[str]]  # maps a text to its sentences
 
 BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
-PROBE = 1_000  # documents by which a person's own splitter is known
-NAMED = 5  # labels that a message names
+PROBE = 1_000  # documents whose sentences identify the user's own splitter
+NAMED = 5  # maximum labels that a message names
 
 
 def prepare_documents(
@@ -44,14 +44,14 @@ def prepare_documents(
 ) -> Prepared:
     """Encode labelled documents, or find them in the cache; `say` reports in one line what was kept and dropped.
 
-    `tokenizers` and `labels`, those of an earlier run for instance, take the place of what would be learned here; a
-    document with another label is dropped, and counted. `splitter` takes the place of the rules for sentences.
+    `tokenizers` and `labels`, for instance of an earlier run, replace those that would be learned here; a document with
+    another label is dropped and counted. `splitter` replaces the rules that find sentences.
     """
     return prepare_rows(DocumentReader(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
 
 
 class DocumentReader(CorpusReader):
-    """A reader of rows of a text and a label."""
+    """A reader of rows with a text and a label."""
 
     what, labelled = "documents", True
     files = "--valid-documents"
@@ -68,17 +68,17 @@ class DocumentReader(CorpusReader):
         self.validation = (data.labelled(data.valid_documents),) if data.valid_documents else ()
         self.own, self.split = splitter, splitter_of(data, splitter)
         self.labels = None if labels is None else tuple(labels)
-        self.strange: Counter[str] = Counter()  # labels that training does not have
+        self.strange: Counter[str] = Counter()  # labels that do not occur in training
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Return the reasons why a document may be dropped."""
+        """Return the reasons for which documents are dropped, by the names of their counts."""
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
     def facts(self) -> dict[str, object]:
-        """Return the labels, and how documents are split and cut."""
+        """Return the labels, and how documents are split and truncated, for the cache key."""
         sentences = self.data.sentence_mark
-        if self.own is not None:  # known by its result on the first documents, as code cannot be compared
+        if self.own is not None:  # identified by its results on the first documents, as code cannot be compared
             if self.data.builtin:
                 texts = [each.source for each in generate(str(self.data.builtin), PROBE, **self.data.drawing())]
             else:
@@ -88,7 +88,7 @@ class DocumentReader(CorpusReader):
         return {**facts, "sentences": sentences, "rules": sentence_split.EDITION}
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
-        """Collect the labels, beside what the first pass finds."""
+        """Run the first pass, and collect the labels."""
         if self.labels is not None and not hold_out and not tokenizer:
             return FirstPass()
         survey = super().survey(training, hold_out=hold_out, tokenizer=tokenizer)
@@ -100,13 +100,13 @@ class DocumentReader(CorpusReader):
         return survey
 
     def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
-        """Train a tokenizer on the texts; labels are not text."""
+        """Train a tokenizer on the texts, not on the labels."""
         texts = [" ".join(self.split(text)) for text in survey.training_texts()[0]]
         kind = "bpe" if self.settings.kind == "auto" else self.settings.kind  # new documents have new words
         return Tokenizers(train(texts, kind, self.settings.size, lowercase=self.data.lowercase))
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
-        """Encode the documents that have words and a label known from training; the others are counted."""
+        """Encode the documents that have words and a label known from training; count the others."""
         numbers = {label: number for number, label in enumerate(self.labels or ())}
         labelled: list[Pair] = [(text, label) for text, label in rows if label in numbers]
         counts["unlabelled"] += sum(not label for _, label in rows)
@@ -120,11 +120,11 @@ class DocumentReader(CorpusReader):
         return Rows(labelled, token_rows, [[numbers[label]] for _, label in labelled]).only(real)
 
     def manifest(self) -> dict[str, Any]:
-        """Return the labels of training, and some that it does not have."""
+        """Return the labels of training, and the most frequent labels that do not occur in training."""
         return {"labels": self.labels, "strange": [label for label, _ in self.strange.most_common(NAMED)]}
 
     def describe_more(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """Describe the labels, and how many documents are cut."""
+        """Describe the labels, and how many documents are truncated."""
         labels = manifest["labels"]
         listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
         cut = counts.get("cut", 0) + counts.get("valid_cut", 0)
@@ -134,8 +134,9 @@ class DocumentReader(CorpusReader):
 
 
 def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitter:
-    """Choose how a text is split: by a person's own function, else at `data.sentence_mark`, else after full stops; and
-    at <br />.
+    """Return a function that splits a text into sentences, and at every <br />.
+
+    It uses `splitter` if given, else `data.sentence_mark`, else the rules of `regard.data.sentence_split`.
     """
     mark = data.sentence_mark
 
@@ -154,17 +155,17 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
 
 
 def without_breaks(text: str) -> str:
-    """Replace the line breaks of HTML in a document by spaces."""
+    """Replace the HTML line breaks in a document with spaces."""
     return BREAK.sub(" ", text).strip()
 
 
 def encode_documents(
     texts: Sequence[str], tokenizer: Tokenizer, data: DataSettings, splitter: Splitter | None = None
 ) -> tuple[list[list[int]], list[bool]]:
-    """Encode documents, an END after each sentence, and return which were cut; one without words has no tokens.
+    """Encode documents with an END after each sentence, and return which were truncated.
 
-    A sentence of more than `data.longest` tokens is cut into several; what is behind `data.document_tokens` is not
-    read. `splitter` is one that `splitter_of` made.
+    A document without words has no tokens. A sentence of more than `data.longest` tokens is split into several; tokens
+    beyond `data.document_tokens` are dropped. `splitter` is a result of `splitter_of`.
     """
     split = splitter or splitter_of(data)
     parts = [split(text) for text in texts]

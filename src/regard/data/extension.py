@@ -1,13 +1,13 @@
-"""Pieces that are added to the vocabulary of a run: whole words, and languages.
+"""Extension of a run's vocabulary by pieces for whole words and for languages.
 
-A word is found in running text wherever it stands alone (`regard.data.pre_tokenizer`); texts without it are cut as
-before. A language, or whatever else stands around a text (tokenizer.before, after and first), is a special piece, which
-no text spells, unless the run has pieces of the same form that texts may begin with, such as >>deu<<. The word that a
-corpus puts before its sources (its `tag`) is a tag, as in a tokenizer that is trained with it.
+The tokenizer finds an added word wherever it stands alone in a text (`regard.data.pre_tokenizer`), and splits texts
+without it as before. A language code, or another piece around a text (tokenizer.before, after and first), becomes a
+special piece, which no text contains, unless the run already has tags of the same form, such as >>deu<<. The word that
+a corpus puts before its sources (its `tag`) becomes a tag, as in a tokenizer that was trained with it.
 
-Where source and target have two vocabularies, a word is added to both, what stands around a source to the source's and
-what begins a target to the target's. An imported vocabulary has fillers: these become the new pieces first. A
-vocabulary that has a multiple of eight pieces is filled up to one again.
+If source and target have separate vocabularies, a word is added to both, pieces around a source to the source's, and
+pieces at the start of a target to the target's. New pieces first replace the fillers of an imported vocabulary. If the
+vocabulary size was a multiple of eight, new fillers pad it to the next one.
 """
 
 import copy
@@ -26,18 +26,18 @@ from regard.data.vocabulary import most_frequent
 from regard.errors import ConfigError
 
 KEY, WORDS = "tokenizer.extend", "tokenizer.extend_words"
-WORD_CHARACTERS = 100  # characters of a word that is added
+WORD_CHARACTERS = 100  # maximum characters of an added word
 Form = Literal["word", "special", "tag"]
 
 
 @dataclass(frozen=True)
 class ExtendedSide:
-    """The tokenizer of one side before and after, and what the rows of its new pieces are made of."""
+    """The tokenizer of one side before and after its extension, with the old pieces of each new piece."""
 
     before: Tokenizer
     after: Tokenizer
-    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)  # of every new id, those of its text before
-    fillers: Sequence[int] = ()  # new ids that stand for nothing
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)  # for each new id, the ids of its text before
+    fillers: Sequence[int] = ()  # ids of new fillers
 
     @property
     def names(self) -> list[str]:
@@ -47,7 +47,7 @@ class ExtendedSide:
 
 @dataclass(frozen=True)
 class Extension:
-    """The tokenizers of a run with more pieces."""
+    """The tokenizers of a run before and after their extension."""
 
     before: Tokenizers
     after: Tokenizers
@@ -68,10 +68,10 @@ def extend_tokenizers(
     tags: Collection[str] = (),
     words: Sequence[Collection[str]] = ((), ()),
 ) -> Extension:
-    """Add pieces to the vocabularies of a run; a ConfigError names one that is there, or cannot be.
+    """Add pieces to the vocabularies of a run; a ConfigError names a piece that exists already, or is invalid.
 
-    `around` says what stands around texts, and `tags` what corpora put before their sources. `words` are those of each
-    side that `frequent_words` found.
+    `around` are the pieces around texts, by setting, and `tags` the words that corpora put before their sources.
+    `words` are the words of each side that `frequent_words` found.
     """
     given = around or {}
     of_source = {*given.get("before", ()), *given.get("after", ())}
@@ -87,7 +87,7 @@ def extend_tokenizers(
             raise ConfigError(KEY, f"{show_value(piece)} given, {known}")
         form, code = split_piece(piece)
         for i in missing:
-            # What stands around texts is a tag, too, where pieces of its form are tags.
+            # A piece around texts is a tag, too, if other pieces of its form are tags.
             forms = {split_piece(tag)[0] for tag in sides[i].tags.values()} - {""}
             tagged = piece in tags or (piece in special and code != piece and form in forms)
             wanted[i][piece] = "tag" if tagged else "special" if piece in special else "word"
@@ -103,7 +103,7 @@ def extend_tokenizers(
 
 
 def is_known(tokenizer: Tokenizer, piece: str) -> bool:
-    """Return whether a vocabulary has a piece of this name, or one for the whole word."""
+    """Return whether a vocabulary has a piece of this name, or encodes the text as a single piece."""
     if piece in tokenizer.names or (MARK + piece in tokenizer.names and tokenizer.kind != "word"):
         return True
     ids = tokenizer.encode_bare([piece])[0]
@@ -111,7 +111,7 @@ def is_known(tokenizer: Tokenizer, piece: str) -> bool:
 
 
 def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSide:
-    """Add pieces to one vocabulary: in the place of fillers, then behind all others."""
+    """Add pieces to one vocabulary: in place of fillers, then after all other pieces."""
     if not wanted:
         return ExtendedSide(tokenizer, tokenizer)
     content = copy.deepcopy(tokenizer.content)
@@ -120,7 +120,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
     free, size = sorted(places), tokenizer.size
     words: list[str] = []
     pieces: dict[int, list[int]] = {}
-    ordinary = [i for i in range(UNKNOWN + 1, size) if i not in tokenizer.hidden]  # what texts are made of
+    ordinary = [i for i in range(UNKNOWN + 1, size) if i not in tokenizer.hidden]  # pieces that occur in texts
     for piece, form in wanted.items():
         name = piece
         if form == "word":
@@ -130,7 +130,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
                 expected = "expected one word, which the tokenizer reads as it is"
                 raise ConfigError(KEY, f"{show_value(piece)} given, {expected}")
             name = text if tokenizer.kind == "word" else MARK + text
-        if name in words:  # of two that are normalised to one
+        if name in words:  # two words with the same normalised form
             continue
         i = free.pop(0) if free else size
         token = describe(i, name, special=form != "tag", single_word=form == "word")
@@ -152,7 +152,7 @@ def extend_side(tokenizer: Tokenizer, wanted: Mapping[str, Form]) -> ExtendedSid
 
 
 def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:
-    """Refuse a tokenizer in whose texts no words can be found."""
+    """Raise a ConfigError if the tokenizer cannot find added words in texts."""
     if tokenizer.kind == "character":
         raise ConfigError(key, f'{given} with a tokenizer of kind "character", which has no words')
     model = tokenizer.sentencepiece
@@ -167,9 +167,9 @@ def check_words(tokenizer: Tokenizer, given: str, key: str = KEY) -> None:
 def frequent_words(
     tokenizers: Tokenizers, sources: Iterable[str], targets: Iterable[str], most: int
 ) -> tuple[list[str], list[str]]:
-    """Return the most frequent words of each side that its tokenizer splits, or does not know.
+    """Return the `most` most frequent words of each side that its tokenizer splits or does not know.
 
-    With one vocabulary for both sides, these are at most so many in all, counted in the texts of both.
+    If both sides share a vocabulary, the first list holds the words of both, and the second is empty.
     """
     counts = [count_split(tokenizers.source, sources), count_split(tokenizers.target, targets)]
     if tokenizers.same_ids:
@@ -178,7 +178,7 @@ def frequent_words(
 
 
 def count_split(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    """Count the words that a tokenizer has no piece for, without the punctuation that follows them."""
+    """Count the words for which a tokenizer has no piece of their own, without the punctuation after them."""
     check_words(tokenizer, "given", WORDS)
     split = Counter(word for text in texts for word in text.split())
     counts: Counter[str] = Counter()

@@ -1,9 +1,8 @@
-"""The corpus of pictures: which are for training, which for validation, and the text of each; from files, or
-drawn scenes; prepared once, as decoded pixels and encoded captions or labels, and then in the cache; and the pictures
-that a trained run reads.
+"""Corpora of pictures with captions or labels, from files or generated scenes, and the pictures that a run reads.
 
-In the encoded corpus a picture's source is one number, its place in the array of pixels. Its target is all its captions
-one after the other with END between them, or, for a classifier, the index of its label.
+A corpus is split into training and validation, decoded and encoded once, and then read from the cache. In the encoded
+corpus, a picture's source is one number, its index in the array of pixels. Its target is the concatenation of its
+captions with END between them or, for a classifier, the index of its label.
 """
 
 # h w height and width
@@ -43,7 +42,7 @@ from regard.io import Say, ignore
 
 
 class Row(NamedTuple):
-    """A picture with its captions, or with its label."""
+    """A picture's name with its captions, or its label."""
 
     picture: str
     texts: list[str]
@@ -51,24 +50,24 @@ class Row(NamedTuple):
 
 @dataclass
 class Album:
-    """The pictures to train on and those to validate on, what was counted, and messages about them."""
+    """The training and validation pictures, with counts and messages about them."""
 
     train: list[Row] = field(default_factory=list)
     valid: list[Row] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     files: dict[str, PictureFile] = field(default_factory=dict)
-    hold_out: bool = False  # some of those to train on are yet to be held out for validation
+    hold_out: bool = False  # whether training pictures have yet to be held out for validation
 
     def leave_out(self, name: str, pictures: Iterable[str], what: str) -> None:
-        """Count pictures that cannot be used, and name the first few."""
+        """Count pictures that cannot be used, and note the names of the first few."""
         if missing := sorted(pictures):
             self.counts[name] += len(missing)
             self.notes.append(f"pictures {what}: {len(missing):,} ({list_names(missing)})")
 
 
 def read_album(data: DataSettings, task: str, labelled: bool = False) -> Album:
-    """Read the pictures in a folder that have captions or labels, in two parts; missing ones are counted and named."""
+    """Match the pictures in a folder with captions or labels, and split them; count and name those left out."""
     rows = Album()
     say = rows.notes.append
     rows.files = list_pictures(str(data.images), say)
@@ -104,12 +103,12 @@ def read_album(data: DataSettings, task: str, labelled: bool = False) -> Album:
 
 
 def because(rows: Album) -> str:
-    """Explain which pictures were left out, behind a colon."""
+    """Explain which pictures were left out, after a colon."""
     return f": {'; '.join(rows.notes)}" if rows.notes else ""
 
 
 def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]) -> tuple[dict[str, Row], set[str]]:
-    """Return a row for each picture file that has a caption or label, and the names of files that are missing."""
+    """Return a row for each picture file that has captions or a label, and the names without a file."""
     rows, missing = dict[str, Row](), set[str]()
     for name, each in texts.items():
         file = find_spelling(name, files)
@@ -121,18 +120,18 @@ def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]
 
 
 def find_spelling(name: str, files: Mapping[str, object]) -> str | None:
-    """Find the file of a name: as it is, or without the folder that Karpathy's JSON puts before it."""
+    """Return the file for a name: as it is, normalised, or without the folder that Karpathy's JSON adds; else None."""
     return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
 
 
 def folders(files: Iterable[str]) -> dict[str, str]:
-    r"""Label each picture by its folder; a byte in its name that is not UTF-8 is written as \xe9 is."""
+    r"""Label each picture with its top folder; escape bytes of the folder's name that are not UTF-8, as in \xe9."""
     labels = ((name, os.fsencode(name.split("/")[0])) for name in files if "/" in name)
     return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
 def split_pictures(rows: Album, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
-    """Divide pictures into training and validation: by lists, by the file's splits, or by a hash of their names."""
+    """Divide pictures into training and validation by lists or the file's splits, or mark them for `hold_out`."""
     trained, valid = set(every), set[str]()
     if data.train_list or data.valid_list:
         unlisted = set[str]()
@@ -158,7 +157,7 @@ def split_pictures(rows: Album, every: Mapping[str, Row], data: DataSettings, sp
 
 
 def hold_out(rows: Album, data: DataSettings) -> None:
-    """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
+    """Move training pictures to validation: those whose names have the smallest hashes."""
     if not rows.train:
         return
     count = min(data.held_out_count(len(rows.train)), len(rows.train) // 2)
@@ -174,7 +173,7 @@ def hold_out(rows: Album, data: DataSettings) -> None:
 
 
 def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
-    """Refuse options that do not go with the task."""
+    """Raise a ConfigError if the options of generated scenes do not fit the task."""
     options = data.options()
     if data.reads != "pictures":
         raise ConfigError("data.builtin", f'"{data.builtin}" given, which has no pictures; expected "scenes"')
@@ -188,20 +187,20 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
 
 
 def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, PicturedExample]]:
-    """Generate scenes for training, then for validation, with names."""
+    """Yield named scenes, for training, then for validation."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
         for i, example in enumerate(draw(data, split, count, size=size)):
             yield f"{split}-{i:06d}", cast(PicturedExample, example)
 
 
-# ---- of a trained run
+# ---- pictures for a trained run
 
 
 def read_pictures(
     data: DataSettings, pictures: Iterable[str | Path | np.ndarray | Tensor]
 ) -> Iterator[np.ndarray | Tensor]:
-    """Yield the pixels of each picture as the model reads them, [3 h w]."""
+    """Yield each picture's pixels, [3 h w]; read and crop files as the model needs them, pass arrays through."""
     if isinstance(pictures, str | Path):
         raise ArgumentError("pictures: one path given, expected a list")
     for each in pictures:
@@ -211,7 +210,7 @@ def read_pictures(
 def read_test_pictures(
     data: DataSettings, images: str | Path, names: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Read the pixels of pictures in a folder by name, and what is wrong with those that cannot be read."""
+    """Return the pixels of pictures in a folder by name, and a message for each one that cannot be read."""
     pictures, unread = {}, list[str]()
     files = list_pictures(images, unread.append)
     for each in names:
@@ -225,7 +224,7 @@ def read_test_pictures(
     return pictures, unread
 
 
-# ---- decoded and encoded, once
+# ---- decoding and encoding
 
 
 def prepare_images(
@@ -240,9 +239,8 @@ def prepare_images(
 ) -> Prepared:
     """Decode pictures and encode their captions or labels, or find both in the cache; `say` reports what was left out.
 
-    What belongs to them are captions, or a label each (`labelled`); `task` is the name of what is learned, which the
-    cache is known by, too. `tokenizers` and `labels`, those of an earlier run for instance, take the place of the
-    settings and of the labels found.
+    With `labelled`, each picture has a label in place of captions. `task` is the name of the task, which is part of the
+    cache key. `tokenizers` and `labels`, for instance of an earlier run, replace those of the settings and the corpus.
     """
     settings = tokenizer or TokenizerSettings()
     data.require()
@@ -274,7 +272,7 @@ def prepare_images(
     to_train = None if labelled else [settings.kind, settings.size, data.lowercase, library.__version__]
 
     def find_place(tokenizers: Tokenizers | None, labels: object) -> Path:
-        """Return the place in the cache for all that the encoded captions or labels depend on."""
+        """Return the cache path for a hash of everything that the encoded captions or labels depend on."""
         known = {**facts, "labels": labels, "tokenizer": tokenizers.hash if tokenizers else to_train}
         return home / hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -284,7 +282,7 @@ def prepare_images(
             (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
         built = encode_album(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
-        # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
+        # Name the cache after the resulting tokenizer and labels, so that a run that continues with them finds it.
         loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
         return find_place(loaded_tokenizers, built["labels"] or None)
 
@@ -318,7 +316,7 @@ def encode_album(
     tokenizers: Tokenizers | None,
     labels: Sequence[str] | None,
 ) -> dict[str, object]:
-    """Encode all that could be decoded into a folder, and return its manifest."""
+    """Encode the texts or labels of all decoded pictures into a folder, and return the facts for its manifest."""
     place, counts, class_names = {name: i for i, name in enumerate(pixels.names)}, rows.counts, list[str]()
     if pixels.problems:
         counts["unreadable"] = len(pixels.problems)
@@ -362,7 +360,7 @@ def encode_album(
 def encode_captions(
     part: list[Row], tokenizers: Tokenizers, longest: int, rows: Album, which: str
 ) -> tuple[list[Row], list[list[int]]]:
-    """Encode the captions of each picture, END between them; captions that are too long are counted."""
+    """Encode the captions of each picture, with END between them; drop and count blank and too long ones."""
     before = "" if which == "train" else "valid_"
     flat = iter(tokenizers.target.encode_batch([text for row in part for text in row.texts]))
     used, targets = list[Row](), list[list[int]]()
@@ -380,7 +378,7 @@ def encode_captions(
 
 
 def encode_labels(part: list[Row], labels: Sequence[str], rows: Album, which: str) -> tuple[list[Row], list[list[int]]]:
-    """Encode each picture's label as a number; unknown labels are counted and named."""
+    """Encode each picture's label as a number; drop pictures with unknown labels, and count and name these."""
     index = {label: i for i, label in enumerate(labels)}
     strange = {row.texts[0] for row in part} - index.keys()
     used = [row for row in part if row.texts[0] in index]
@@ -393,7 +391,7 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Album, which: st
 
 
 def summarise(rows: Album, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:
-    """Summarise in one line what was kept and dropped."""
+    """Summarise in one line how many pictures and texts were kept and dropped."""
     text = f"{counts['pairs']:,} pictures"
     text += f" with {labels:,} labels" if labels else f" with {counts['train_texts']:,} captions"
     reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}

@@ -1,17 +1,17 @@
-r"""The languages of a run: as its configuration names them, as pieces of its vocabulary, and by their letters.
+r"""The languages of a run: their names in the configuration, their pieces in the vocabulary, and language detection.
 
-As pieces: a multilingual model reads one before a source, or begins a target with one. A language is a code such as de
-or deu_Latn; its piece is the code itself (NLLB), __de__ (M2M-100), >>deu<< (OPUS-MT) or <2de>. The last two stand
-before the source and name the target's language; the others stand before the text that is in the language.
+Pieces: a multilingual model reads a language piece before a source, or begins a target with one. A language is a code
+such as de or deu_Latn; its piece is the code itself (NLLB), __de__ (M2M-100), >>deu<< (OPUS-MT) or <2de>. The last two
+precede the source and name the target's language; the others precede the text in that language.
 
-By their letters: the language of a text is detected by profiles of letter trigrams. Training writes those of its
-source and of its targets into languages.json, a few tens of kilobytes. A text is cut into words of letters, in lower
-case, with a space at both ends. $P(\text{trigram})$ is its share in the profile, and for one that the profile does not
-list it is $(1 - \sum P)\prod P(\text{letter})$. A language is as likely as the product of these over the trigrams of
-the text. Trigrams overlap, so that the product is surer than it should be: its logarithm is divided by SURENESS before
-it becomes a probability. That compares the languages that are known; a text may be in none of them. So confidence is
-the probability times $\sigma(\frac{\sqrt n}{2}(\text{STRANGER} - d))$, with $n$ trigrams and $d$ how much less likely
-one of them is, in logarithms, than one of the profile's own texts. A text without letters has none.
+Detection compares a text with profiles of letter trigrams. Training writes the profiles of its source and its targets
+to languages.json, a few tens of kilobytes. A text is lowercased and cut into words of letters, with a space at both
+ends. $P(\text{trigram})$ is the trigram's share in the profile or, for a trigram that is not listed,
+$(1 - \sum P)\prod P(\text{letter})$. The likelihood of a language is the product of these over the text's trigrams.
+Trigrams overlap, which makes the product overconfident, so its logarithm is divided by SURENESS before normalisation
+over the known languages. As a text may be in none of them, the confidence is this probability times
+$\sigma(\frac{\sqrt n}{2}(\text{STRANGER} - d))$, where $n$ is the number of trigrams, and $d$ is the mean
+log-probability of trigrams in the profile's own texts minus that in the text. Without letters, the confidence is 0.
 """
 
 import functools
@@ -34,20 +34,20 @@ from regard.data.tokenizer import END, SPECIAL, UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import CommandError
 from regard.io import reading
 
-PACKED = (".gz", ".txt", ".tok", ".lc")  # endings that say nothing of the language
+PACKED = (".gz", ".txt", ".tok", ".lc")  # suffixes that do not name a language
 
 
 def languages_of(data: DataSettings, given: str | None = None) -> tuple[str, tuple[str, ...]] | None:
-    """Return the source language and the target languages; None where nothing says them.
+    """Return the source language and the target languages; None if they are unknown.
 
-    `given` is what a person says, such as en-de. Next comes `data.languages`, then the pair of a built-in corpus, then
-    the endings of the files (train.en, train.de). A tag of a corpus, such as <2de>, is a target language.
+    `given`, such as en-de, takes precedence over `data.languages`, then come the pair of a built-in corpus and the
+    suffixes of the files (train.en, train.de). A corpus's tag, such as <2de>, names a target language.
     """
     tags = tuple(dict.fromkeys(language for corpus in data.corpora if (language := tag_language(corpus.tag))))
     built_in = data.pair if data.builtin is not None and has_pair(data.builtin) else None
     for text in (given, data.languages, built_in):
         if text is not None:
-            source, _, target = text.partition("-")  # a language may have parts of its own, as in pt_BR-en
+            source, _, target = text.partition("-")  # a code may have a region, as in pt_BR-en
             return source, tags or (target,)
     files = [(data.source, data.target), *((corpus.source, corpus.target) for corpus in data.corpora)]
     for source_file, target_file in files:
@@ -58,7 +58,7 @@ def languages_of(data: DataSettings, given: str | None = None) -> tuple[str, tup
 
 
 def parse_given(texts: Iterable[str], names: Sequence[str]) -> dict[str, str]:
-    """Read what a person says of models, such as demo=en-de: the pair of each."""
+    """Parse model=pair options, such as demo=en-de; return the pair of each model."""
     pairs = {}
     for text in texts:
         name, _, pair = text.partition("=")
@@ -73,7 +73,7 @@ def parse_given(texts: Iterable[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def file_language(path: str | None) -> str | None:
-    """Return the language that a file's name ends in: two or three letters, as in train.en, or more as in x.pt_BR."""
+    """Return the language in a file's suffix: two or three lower-case letters, as in train.en, or as in x.pt_BR."""
     if path is None:
         return None
     name = Path(path)
@@ -92,18 +92,18 @@ def tag_language(tag: str | None) -> str | None:
 # ---- pieces of languages
 
 
-OWN = ("{}", "__{}__")  # of a text in the language
-REQUESTS = (">>{}<<", "<2{}>")  # of a source that is to be translated into the language
-FLAGS = ("--source-language", "--target-language")  # what a person gives languages with
+OWN = ("{}", "__{}__")  # before a text in the language
+REQUESTS = (">>{}<<", "<2{}>")  # before a source to translate into the language
+FLAGS = ("--source-language", "--target-language")  # the options that set languages
 
 
 def choose_languages(
     tokenizers: Tokenizers, source: str | None, target: str | None, flags: Sequence[str] = FLAGS
 ) -> dict[str, tuple[str, ...]]:
-    """Return what stands around texts (tokenizer.before, after and first) when they are of these languages.
+    """Return the pieces around texts (tokenizer.before, after and first) for these languages.
 
-    What names no language stays as it is; a CommandError names a language that the vocabulary has no piece for, and the
-    flag, or the field, that it was given with.
+    Pieces that do not name a language stay as they are. A CommandError names a language without a piece in the
+    vocabulary, and the option or field that set it.
     """
     reads, writes = tokenizers.source, tokenizers.target
     around = {"before": reads.pieces(reads.before), "after": reads.pieces(reads.after)}
@@ -121,7 +121,7 @@ def choose_languages(
 
 
 def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: str) -> str:
-    """Find the piece of a language; a word of the vocabulary that only looks like a code is none."""
+    """Return the piece of a language, or raise a CommandError; ordinary words that look like a code do not count."""
     languages = known_languages(tokenizer)
     for form in forms:
         if (piece := form.format(language)) in languages:
@@ -134,23 +134,23 @@ def find_piece(tokenizer: Tokenizer, language: str, forms: Sequence[str], flag: 
 
 
 def spoken_languages(tokenizers: Tokenizers) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the languages of sources and of targets, sorted; of sources none where they are of one language."""
+    """Return the sorted languages of sources and of targets; no source languages if sources need no language piece."""
     sources, targets = (map(split_piece, known_languages(each)) for each in (tokenizers.source, tokenizers.target))
     spoken = {code for form, code in sources if form in OWN}, {code for _, code in targets}
     return tuple(sorted(spoken[0])), tuple(sorted(spoken[1]))
 
 
 def known_languages(tokenizer: Tokenizer) -> dict[str, str]:
-    """List the pieces of languages with the codes that they stand for."""
+    """Return the vocabulary's language pieces with their codes."""
     special = {*tokenizer.pieces(sorted(tokenizer.hidden)), *tokenizer.tags.values()}
-    starts = tuple(form.partition("{")[0] for form in REQUESTS)  # of few pieces of a large vocabulary
+    starts = tuple(form.partition("{")[0] for form in REQUESTS)  # a quick test, as few pieces pass it
     special |= {piece for piece in tokenizer.names if piece.startswith(starts) and split_piece(piece)[0] in REQUESTS}
     special -= set(tokenizer.pieces(range(END + 1)))
     return {piece: code for piece in special if (code := split_piece(piece)[1])}
 
 
 def split_piece(piece: str) -> tuple[str, str]:
-    """Return the form in which a piece names a language, with {} for its code, and the code; empty without one."""
+    """Return the form of a language piece, with {} in place of its code, and the code; both empty if it has none."""
     for form in (*OWN[1:], *REQUESTS):
         begin, end = form.split("{}")
         if piece.startswith(begin) and piece.endswith(end) and len(piece) > len(begin) + len(end):
@@ -159,7 +159,7 @@ def split_piece(piece: str) -> tuple[str, str]:
 
 
 def replace_language(tokenizer: Tokenizer, pieces: Sequence[str], piece: str, forms: Sequence[str]) -> list[str]:
-    """Put a language's piece in the place of the one before, or first of all."""
+    """Put a language's piece first, and remove the previous language pieces of these forms."""
     languages = known_languages(tokenizer)
     return [piece, *(each for each in pieces if each not in languages or split_piece(each)[0] not in forms)]
 
@@ -169,25 +169,25 @@ def replace_language(tokenizer: Tokenizer, pieces: Sequence[str], piece: str, fo
 
 FILE = "languages.json"
 FORMAT = "regard languages 1"
-LISTED = 1_500  # trigrams of a profile
-LETTERS = 1_000  # of a profile: those of an alphabet, or the most frequent of Chinese
-PAIRS = 5_000  # of a corpus that are looked at, at even intervals
-CHARACTERS = 300_000  # of each side of it, at most
-TEXT = 5_000  # characters of a text that are looked at
-MAX_BYTES = 8 * 2**20  # bytes of the file
+LISTED = 1_500  # maximum trigrams of a profile
+LETTERS = 1_000  # maximum letters of a profile: a whole alphabet, or the most frequent Chinese characters
+PAIRS = 5_000  # about how many pairs of a corpus are profiled, at even intervals
+CHARACTERS = 300_000  # about how many characters of each side of a corpus are profiled
+TEXT = 5_000  # characters of a text used for detection
+MAX_BYTES = 8 * 2**20  # maximum size of languages.json
 STRANGE = 1e-5  # the share of a letter that a profile does not list
 SURENESS = 2.0
-STRANGER = 1.8  # between another subject (1.1 to 1.5) and another language (1.5 to 4)
+STRANGER = 1.8  # between values of d for another subject (1.1 to 1.5) and for another language (1.5 to 4)
 
 
 @functools.lru_cache(8192)
 def is_letter(character: str) -> bool:
-    """Return whether a character is a letter, or a mark on one."""
+    """Return whether a character is a letter or a combining mark."""
     return character.isalpha() or unicodedata.category(character)[0] == "M"
 
 
 def list_trigrams(text: str) -> list[str]:
-    """List the letter trigrams of a text, in lower case; words are of letters alone, with a space at both ends."""
+    """List the letter trigrams of a text in lower case; words consist only of letters, with a space at both ends."""
     text = unicodedata.normalize("NFC", text.lower())
     words = "".join(c if is_letter(c) else " " for c in text).split()
     return [padded[i : i + 3] for word in words for padded in (f" {word} ",) for i in range(len(word))]
@@ -202,7 +202,7 @@ class LanguageProfile:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "LanguageProfile | None":
-        """Profile texts of one language; None where they have no letters."""
+        """Profile texts of one language; return None if they contain no letters."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(list_trigrams(text))
@@ -216,7 +216,7 @@ class LanguageProfile:
 
     @functools.cached_property
     def rest(self) -> float:
-        """The share of trigrams that are not listed: at least a little, as others will come."""
+        """The share of trigrams that are not listed: at least 1 %, as new texts have new trigrams."""
         return max(0.01, 1 - sum(self.trigrams.values()))
 
     def log_prob(self, trigram: str) -> float:
@@ -228,20 +228,20 @@ class LanguageProfile:
 
     @functools.cached_property
     def own_log_prob(self) -> float:
-        """The average `log_prob` of trigrams of the profile's own texts."""
+        """The mean `log_prob` of trigrams in the profile's own texts."""
         listed = sum(share * math.log(share) for share in self.trigrams.values())
         letters = sum(share * math.log(share) for share in self.letters.values())
         return listed + max(0.0, 1 - sum(self.trigrams.values())) * (math.log(self.rest) + 3 * letters)
 
     def familiarity(self, trigrams: Sequence[str]) -> float:
-        """Return how much a text looks like the profile's own, from 0 to 1; the longer it is, the surer."""
+        """Return how similar a text is to the profile's own texts, from 0 to 1; a longer text gives clearer values."""
         if not any(all(letter in self.letters for letter in each) for each in trigrams):
             return 0.0
         strangeness = self.own_log_prob - sum(map(self.log_prob, trigrams)) / len(trigrams)
         return 1 / (1 + math.exp(min(700.0, math.sqrt(len(trigrams)) / 2 * (strangeness - STRANGER))))
 
     def as_table(self) -> dict[str, Any]:
-        """Return the profile as JSON holds it: shares in millionths."""
+        """Return the profile as JSON data, with shares in millionths."""
         return {
             name: {key: round(1e6 * share) for key, share in table.items()}
             for name, table in (("trigrams", self.trigrams), ("letters", self.letters))
@@ -249,7 +249,7 @@ class LanguageProfile:
 
     @classmethod
     def from_table(cls, table: Any) -> "LanguageProfile":
-        """Read a profile; what is no profile raises ValueError."""
+        """Read a profile from JSON data; raise ValueError if it is invalid."""
         tables = []
         for name, length in (("trigrams", 3), ("letters", 1)):
             shares = table[name]
@@ -260,14 +260,14 @@ class LanguageProfile:
 
 
 def shares(counts: Counter[str], most: int) -> dict[str, float]:
-    """Return the shares of the most frequent keys; of those that are equally frequent, the first by code point."""
+    """Return the shares of the `most` most frequent keys; ties are sorted by code point."""
     total = counts.total()
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
     return {key: count / total for key, count in ranked if 1e6 * count >= total}
 
 
 def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
-    """Merge the profiles of a language that several runs have: the mean of their shares."""
+    """Average the profiles that several runs have of one language."""
     if len(profiles) == 1:
         return profiles[0]
     tables = dict[str, float](), dict[str, float]()
@@ -278,9 +278,9 @@ def merge_profiles(profiles: Sequence[LanguageProfile]) -> LanguageProfile:
 
 
 def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[tuple[str, float]]:
-    """Return the languages of a text with their confidence from 0 to 100, the likeliest first; 0 where nothing tells.
+    """Return the languages of a text with their confidence from 0 to 100, most likely first; 0 without evidence.
 
-    Of a long text the beginning is looked at.
+    Only the beginning of a long text is used.
     """
     trigrams = list_trigrams(text[:TEXT])
     if not trigrams or not profiles:
@@ -293,18 +293,18 @@ def detect_language(text: str, profiles: Mapping[str, LanguageProfile]) -> list[
     return [(each, 100 * weights[each] / total * profiles[each].familiarity(trigrams)) for each in ranked]
 
 
-# ---- of a run
+# ---- the profiles of a run
 
 
 @dataclass(frozen=True)
 class RunLanguages:
-    """The profiles of what a run was trained on: its source, and its targets by the tag that asks for each."""
+    """The profiles of a run's training texts: of its sources, and of its targets by their tag."""
 
     source: LanguageProfile | None = None
-    targets: Mapping[str, LanguageProfile] = field(default_factory=dict)  # without tags its name is empty
+    targets: Mapping[str, LanguageProfile] = field(default_factory=dict)  # the key is empty without a tag
 
     def dumps(self) -> str:
-        """Return the text of languages.json, which holds its own checksum."""
+        """Return the text of languages.json, including its checksum."""
         body = {
             "source": None if self.source is None else self.source.as_table(),
             "targets": {tag: profile.as_table() for tag, profile in self.targets.items()},
@@ -314,7 +314,7 @@ class RunLanguages:
 
     @classmethod
     def read(cls, folder: Path) -> "RunLanguages":
-        """Read the profiles of a run folder; none where it keeps none, or the file is damaged."""
+        """Read the profiles of a run folder; return empty ones if the file is missing or damaged."""
         try:
             table = reading.parse_json(reading.read_bytes(folder / FILE, MAX_BYTES))
             body = {"source": table["source"], "targets": table["targets"]}
@@ -332,7 +332,7 @@ def checksum(body: Mapping[str, Any]) -> str:
 
 
 def profile_corpus(train: Encoded, tokenizers: Tokenizers, tags: Sequence[str | None]) -> RunLanguages:
-    """Profile both sides of what is trained on, a sample of each corpus at even intervals; `tags`: of each corpus."""
+    """Profile both sides of the training pairs, a sample of each corpus at even intervals; one of `tags` per corpus."""
     sources, targets = list[str](), dict[str, list[str]]()
     ends = (*train.starts[1:], len(train))
     for start, end, tag in zip(train.starts, ends, itertools.chain(tags, itertools.repeat("")), strict=False):
@@ -344,7 +344,7 @@ def profile_corpus(train: Encoded, tokenizers: Tokenizers, tags: Sequence[str | 
 
 
 def decode_some(rows: Sequence[Any], tokenizer: Tokenizer, tag: str = "", most: float = CHARACTERS) -> list[str]:
-    """Decode rows of tokens up to `most` characters, without a tag and without what stands for unknown words."""
+    """Decode rows of tokens until `most` characters are reached, without the tag and unknown pieces."""
     texts, characters = list[str](), 0
     for first in range(0, len(rows), 500):
         for text in tokenizer.decode_batch([row.tolist() for row in rows[first : first + 500]]):

@@ -1,18 +1,18 @@
-"""Pixels: one picture of any common form, or all of a corpus in the cache, decoded once. Imports no torch.
+"""Decoding of pictures in common formats, and the cache of a corpus's decoded pictures. Imports no torch.
 
-A picture is turned upright as its EXIF says, made RGB (grey, palettes, CMYK, 16 bits; what is transparent is white),
-scaled until its short side fits, and cut in the middle. One that is too large is refused by its heading, before it is
-unpacked.
+A picture is rotated as its EXIF data say, converted to RGB (from grey, palettes, CMYK or 16 bits; transparent pixels
+become white), scaled until its short side fits, and cropped to the middle. A picture that is too large is refused by
+its header, before it is decompressed.
 
-All pictures of a corpus are one array of bytes, decoded by several processes and mapped afterwards. It has a folder of
-its own, so that another tokenizer or another choice of captions decodes nothing again:
+The pictures of a corpus form one array of bytes, which several processes decode, and which is then mapped into memory.
+It has its own folder, so that another tokenizer or choice of captions does not decode them again:
 
     pictures-<key>/pixels.bin     16 bytes of heading, then uint8 [count 3 side side]
-                   pictures.json  {"side", "names": of those that could be read, "lost": [why] of those that could not}
+                   pictures.json  {"side", "names": of readable pictures, "lost": messages about unreadable ones}
                    manifest.json
 
-Which one is asked for depends on the names, sizes and times of the files; which one it is, on the pixels themselves. So
-nothing is read to find it again, and the same pictures copied elsewhere are still the same to a run that goes on.
+An alias finds the folder by the names, sizes and times of the files, so no picture has to be read for it. The folder
+itself is named after the pixels, so copies of the same pictures are still the same corpus to a run that continues.
 """
 
 # b pictures · s side of a picture
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CHUNK = 64  # pictures that a process decodes at a time
-WORTH = 3.0  # seconds of decoding for which other processes are started; they need about one to be there
-SAID = 10.0  # seconds between two words about progress
+WORTH = 3.0  # estimated seconds of decoding above which worker processes start; starting takes about one second
+SAID = 10.0  # seconds between progress messages
 
-MAX_PIXELS = 1 << 27  # pixels; one of this size takes 400 MB when it is unpacked
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no form that calls other programs
+MAX_PIXELS = 1 << 27  # a picture of this size takes 400 MB when decompressed
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # no formats for which Pillow calls other programs
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 WHITE = (255, 255, 255)
 
 
 def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
-    """Read the pixels of a picture file; a DataError names one that cannot be read, and says why."""
+    """Read the pixels of a picture file; raise a DataError if it cannot be read."""
     if not os.path.exists(path):
         raise DataError(f"{path}: no such file")
     if os.path.isdir(path):
@@ -63,20 +63,20 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
 
 
 def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[np.ndarray, "3 s s"]:
-    """Decode a picture, upright, in colour, scaled and cropped, from a file, or from one that is open.
+    """Decode a picture from a path or an open file: upright, in RGB, scaled and cropped.
 
-    `name` is what errors call it.
+    Error messages call it `name`.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        # The decoders warn of much that does not matter to a person, and PIL of sizes that are checked below.
+        # Ignore the decoders' warnings, most of which do not matter to users; sizes are checked below.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(file, formats=formats()) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise Image.DecompressionBombError
-                # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down.
+                # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the side is enough for scaling down.
                 image.draft("RGB", (2 * side, 2 * side))
                 upright = to_rgb(ImageOps.exif_transpose(image))
                 if upright.size != (side, side):
@@ -88,8 +88,8 @@ def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[n
         raise DataError(f"{name}: not a picture ({', '.join(FORMATS)} are supported)") from None
     except MemoryError:
         raise DataError(f"{name}: too large to be decompressed in memory") from None
-    except Exception as error:  # what a decoder raises at damaged bytes has no narrower name
-        if isinstance(error, OSError) and error.strerror:  # the system's, and no decoder's
+    except Exception as error:  # decoders raise all kinds of exceptions on damaged data
+        if isinstance(error, OSError) and error.strerror:  # an error of the system, not of a decoder
             raise DataError(f"{name}: cannot be read: {error.strerror}") from None
         raise DataError(
             f"{name}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
@@ -97,17 +97,17 @@ def decode_picture(file: str | Path | BinaryIO, side: int, name: str) -> UInt8[n
 
 
 def stored_side(data: DataSettings) -> int:
-    """Return the side of cached pictures in pixels: `image_size`, and what `crop` may cut off."""
+    """Return the side of cached pictures in pixels: `image_size` plus the part that `crop` may remove."""
     return math.ceil(data.image_size / (1 - data.crop))
 
 
 def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
-    """Read a picture file as a model trained with these settings sees it."""
+    """Read a picture file in the size that a model trained with these settings reads."""
     return crop_middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
 
 
 def decode_for(data: DataSettings, file: BinaryIO, name: str) -> UInt8[np.ndarray, "3 h w"]:
-    """Decode an open picture file as a model trained with these settings sees it; `name` is what errors call it."""
+    """Decode an open picture file in the size that a model trained with these settings reads; errors call it `name`."""
     return crop_middle(decode_picture(file, stored_side(data), name)[None], data.image_size)[0]
 
 
@@ -119,7 +119,7 @@ def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.nda
 
 @functools.cache
 def formats() -> tuple[str, ...]:
-    """List those of FORMATS that this build of Pillow reads."""
+    """List the FORMATS that this build of Pillow supports."""
     from PIL import Image
 
     Image.init()
@@ -132,7 +132,7 @@ def to_rgb(image: "Image") -> "Image":
 
     if image.mode == "RGB":
         return image
-    if image.mode.startswith("I"):  # 16 bits and more, which PIL would cut off at 255 and not scale
+    if image.mode.startswith("I"):  # 16 bits or more, which PIL would clip at 255 instead of scaling
         numbers = np.clip(np.asarray(image).astype(np.int64), 0, 65535) >> 8
         return Image.fromarray(numbers.astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
@@ -144,7 +144,7 @@ def to_rgb(image: "Image") -> "Image":
 
 
 class Pixels:
-    """Pictures of one size, mapped into memory: len(), `names`, and `pixels[indices]` as [b 3 s s]."""
+    """Pictures of one size, mapped into memory: len(), `names`, and `pixels[indices]` with shape [b 3 s s]."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -159,17 +159,17 @@ class Pixels:
         return len(self.names)
 
     def __getitem__(self, indices: Int[np.ndarray, " b"] | Sequence[int]) -> UInt8[np.ndarray, "b 3 s s"]:
-        """Return some of the pictures, copied."""
+        """Return copies of some of the pictures."""
         pixels: np.ndarray = self.array[np.asarray(indices, np.int64)]
         return pixels
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path alone, so that another process maps the same file."""
+        """Pickle only the path, so that another process maps the same file."""
         return Pixels, (self.folder,)
 
 
 class Picture(NamedTuple):
-    """A picture's name, and its pixels or the reason why there are none."""
+    """A picture's name with its pixels, or with the reason why it has none."""
 
     name: str
     pixels: UInt8[np.ndarray, "3 s s"] | None
@@ -177,7 +177,7 @@ class Picture(NamedTuple):
 
 
 def cache_pixels(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
-    """Open the pictures in the cache, or put them into it; `asked` is all that they depend on."""
+    """Open the decoded pictures in the cache, or write them there; `request` is everything that they depend on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
 
     def fill(folder: Path) -> Path:
@@ -191,7 +191,7 @@ def cache_pixels(home: Path, request: object, side: int, pictures: Callable[[], 
 
 
 def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> None:
-    """Write one file of all pictures that can be read, and one of their names."""
+    """Write the pixels of all readable pictures to one file, and their names to another."""
     names, problems, spoken = list[str](), list[str](), time.monotonic()
     with open(folder / "pixels.bin", "wb") as file:
         file.write(cache.HEADINGS["pixels"])
@@ -209,7 +209,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
 
 
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
-    """Decode the pictures of a folder in the order of their names, by several processes where that pays."""
+    """Decode the pictures of a folder in the order of `names`, with several processes if that saves time."""
     workers = workers or cores()
     pieces = [(folder, list(names[start : start + CHUNK]), side) for start in range(0, len(names), CHUNK)]
     count, started = 0, time.monotonic()
@@ -221,11 +221,11 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
         import multiprocessing
         from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
-        # Not forked: a process with torch's threads in it cannot be.
+        # Spawn, as a process with torch's threads cannot be forked.
         pool = ProcessPoolExecutor(min(workers, len(pieces) - count), multiprocessing.get_context("spawn"))
-        # One may be killed for its memory, or run a script that cannot be imported by another process.
+        # A worker may be killed for using too much memory, or fail to import the main script.
         with contextlib.suppress(BrokenProcessPool), pool:
-            ahead = 2 * workers  # a few, so that what is decoded does not fill the memory
+            ahead = 2 * workers  # few, so that decoded pictures do not fill the memory
             waiting = [pool.submit(decode_piece, *piece) for piece in pieces[count : count + ahead]]
             while waiting:
                 decoded = waiting.pop(0).result()
@@ -237,13 +237,13 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
 
 
 def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
-    """Decode some pictures, one after the other."""
+    """Decode some pictures in this process."""
     rows = []
     for name in names:
         try:
             rows.append(Picture(name, read_picture(os.path.join(folder, name), side)))
         except DataError as error:
-            # Without the folder: the same pictures elsewhere are the same corpus.
+            # Remove the folder from the message: the same pictures in another folder are the same corpus.
             rows.append(Picture(name, None, str(error).removeprefix(os.path.join(folder, ""))))
     return rows
 

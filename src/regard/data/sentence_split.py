@@ -1,18 +1,18 @@
 """Splitting of long texts into parts that a model can read: at sentence ends, else at commas, else between words.
 
-A sentence ends with . ! ? … (or । ؟ ۔) where white space and then no lowercase letter follow, quotes and brackets
-included, and with 。！？ wherever they stand. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a
-number of one or two digits ("am 3. Mai"). In doubt a text stays whole: two sentences can be translated together, and
-half of one cannot. A tag such as <2de> at the beginning of a text holds for all of it: it is put before every part.
+A sentence ends with . ! ? … (or । ؟ ۔), and any closing quotes and brackets, if white space and then no lower-case
+letter follow; 。！？ always end one. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a number
+of one or two digits ("am 3. Mai"). In doubt a text stays whole: a model can translate two sentences together, but not
+half a sentence. A tag such as <2de> at the beginning of a text applies to all of it, so every part gets it.
 
-Texts that are to be translated may be typed without capitals: `source_sentences` also splits a sentence that begins in
-lower case (or with "I") after . ! ? before a lowercase letter, where the word before has three letters or more and is
-no abbreviation.
+Texts to translate may be typed without capitals. So `source_sentences` also splits a sentence that begins in lower case
+(or with "I") after . ! ? before a lower-case letter, if the word before has at least three letters and is not an
+abbreviation.
 
-Whether a run expects one sentence at a time depends on its training. A model that was trained on single sentences often
-translates one of two and leaves the other out. So a text is split by default, unless more than 5 % of the training
-sources (10,000 of them, at even intervals) have several sentences. Training writes what it counted into sentences.json;
-a run without that file, such as an imported one, counts as trained on single sentences.
+Whether a run expects one sentence at a time depends on its training. A model trained on single sentences often
+translates one of two and omits the other. So a text is split by default, unless more than 5 % of the training sources
+(10,000 of them, at even intervals) have several sentences. Training writes these counts to sentences.json; a run
+without that file, such as an imported one, counts as trained on single sentences.
 """
 
 import json
@@ -30,17 +30,17 @@ from regard.data.languages import decode_some
 from regard.data.tokenizer import Tokenizer
 from regard.io import reading
 
-# Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
-# the SHA-256 of the file that wrote the first caches, so that those stay valid.
+# Part of the cache key of documents; change it whenever `sentences` splits any text differently. The first edition is
+# the SHA-256 of the file that wrote the first caches, so that these stay valid.
 EDITION = "fb7fa5c09d346e2bc50be0ba6fde982f41766df67bb3ff584cfcd8c1f4585eb0"
 
-Count = Callable[[str], int]  # the tokens of a text
+Count = Callable[[str], int]  # returns a text's number of tokens
 
 CLOSING = "\"'”’»›)\\]}」』）】》"
 OPENING = "\"'“‘„‚«‹(\\[{「『（【《¿¡–—-"
 END = re.compile(
-    rf"[。！？]+[{CLOSING}]*\s*"  # no space is needed after these
-    rf"|[.!?…।؟۔]+[{CLOSING}]*(?P<alone>\s+[\"'](?=\s|$))?(?:\s+|$)"  # in tokenised text a quotation mark stands alone
+    rf"[。！？]+[{CLOSING}]*\s*"  # needs no space after it
+    rf"|[.!?…।؟۔]+[{CLOSING}]*(?P<alone>\s+[\"'](?=\s|$))?(?:\s+|$)"  # in tokenised text, a quotation mark stands alone
 )
 NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
 CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
@@ -52,7 +52,7 @@ QUOTES = "\"'”’»›」』"
 
 
 class Piece(NamedTuple):
-    """A part of a text: where it begins and ends, and its characters."""
+    """A part of a text, with its start and end."""
 
     start: int
     end: int
@@ -65,9 +65,9 @@ def sentences(text: str) -> list[Piece]:
 
 
 def source_sentences(text: str, tags: Sequence[str] = ()) -> list[Piece]:
-    """Split a text that is to be translated into sentences: those that begin in lower case before lower case, too.
+    """Split a text to translate into sentences; those that begin in lower case may also end before lower case.
 
-    Before its first letter may stand one of `tags`.
+    A sentence may begin with one of `tags`.
     """
     found = list[Piece]()
     for piece in sentences(text):
@@ -82,12 +82,12 @@ def source_sentences(text: str, tags: Sequence[str] = ()) -> list[Piece]:
 
 
 def has_several(text: str, tags: Sequence[str] = ()) -> bool:
-    """Return whether a text that is to be translated has several sentences."""
+    """Return whether a text to translate has several sentences."""
     return len(source_sentences(text, tags)) > 1
 
 
 def split_where(text: str, is_end: Callable[[str, int, re.Match[str]], bool]) -> list[Piece]:
-    """Split a text where `is_end` says so: it is given the text, where the sentence began, and what may end it."""
+    """Split a text at the matches of END for which `is_end(text, start of the sentence, match)` is true."""
     bounds, start = [], 0
     for end in END.finditer(text):
         if end.end() < len(text) and is_end(text, start, end):
@@ -99,7 +99,7 @@ def split_where(text: str, is_end: Callable[[str, int, re.Match[str]], bool]) ->
 
 
 def ends(text: str, start: int, end: re.Match[str]) -> bool:
-    """Return whether a sentence that began at `start` ends with this full stop, and not only a word."""
+    """Return whether the match `end` ends the sentence that began at `start`, and not only an abbreviation."""
     mark, following = end[0], NEXT.match(text, end.end())
     if mark[0] in "。！？":
         return True
@@ -108,10 +108,10 @@ def ends(text: str, start: int, end: re.Match[str]) -> bool:
     if mark[0] != "." or mark.startswith(".."):
         return True
     words = text[max(start, end.start() - 40) : end.start()].rsplit(maxsplit=1)
-    if not words or text[end.start() - 1].isspace():  # the full stop stands alone
+    if not words or text[end.start() - 1].isspace():  # an isolated full stop
         return True
     word = words[-1].lstrip(OPENING.replace("\\", ""))
-    last = word.rsplit(".")[-1]  # of "z.B" the B
+    last = word.rsplit(".")[-1]  # the B of "z.B"
     if last.isdigit():
         return len(last) > 2 or last != word
     if word.casefold() == "no" and following[1].isdigit():
@@ -121,7 +121,7 @@ def ends(text: str, start: int, end: re.Match[str]) -> bool:
 
 
 def ends_in_lowercase(text: str, start: int, end: re.Match[str]) -> bool:
-    """Return whether a sentence ends here that the next one follows in lower case."""
+    """Return whether a sentence ends here although the next one begins in lower case."""
     mark, following = end[0], NEXT.match(text, end.end())
     if mark[0] not in ".!?" or mark.startswith("..") or following is None or not following[1].islower():
         return False
@@ -135,7 +135,7 @@ def ends_in_lowercase(text: str, start: int, end: re.Match[str]) -> bool:
 
 
 def pieces(text: str, count: Count, limit: int, tags: Sequence[str] = ()) -> list[Piece]:
-    """Split a text into sentences, and those of more than `limit` tokens into pieces that fit."""
+    """Split a text into sentences, and sentences of more than `limit` tokens into pieces that fit."""
     parts: list[Piece] = []
     for sentence in source_sentences(text, tags):
         parts += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
@@ -145,15 +145,15 @@ def pieces(text: str, count: Count, limit: int, tags: Sequence[str] = ()) -> lis
 def tagged_pieces(
     text: str, count: Count, limit: int, tags: Sequence[str], tag: str | None = None
 ) -> tuple[list[Piece], str | None]:
-    """Split a text into pieces that fit, each with the tag that holds for it; and the tag that holds after it.
+    """Split a text into pieces that fit, each with its tag; also return the tag that applies to the following text.
 
-    `tag` is the one that held before. A piece of nothing but a tag is left out.
+    `tag` applies before the text has one of its own. A piece that is only a tag is left out.
     """
     return put_tags(pieces(text, count, room_beside(leading_tag(text, tags) or tag, count, limit), tags), tags, tag)
 
 
 def put_tags(parts: Sequence[Piece], tags: Sequence[str], tag: str | None) -> tuple[list[Piece], str | None]:
-    """Put before each piece the tag that holds for it, and leave out those that are only a tag; and the last tag."""
+    """Prepend to each piece its tag, and drop pieces that are only a tag; return the pieces and the last tag."""
     tagged = list[Piece]()
     for piece in parts:
         own = leading_tag(piece.text, tags)
@@ -164,18 +164,18 @@ def put_tags(parts: Sequence[Piece], tags: Sequence[str], tag: str | None) -> tu
 
 
 def room_beside(tag: str | None, count: Count, limit: int) -> int:
-    """Return how many tokens a piece may have that a tag is put before."""
+    """Return how many of `limit` tokens remain for a piece after its tag."""
     return limit if tag is None else max(1, limit - count(tag))
 
 
 def leading_tag(text: str, tags: Sequence[str]) -> str | None:
-    """Return the tag that a text begins with, if it is one of these."""
+    """Return the tag that a text begins with, if it is one of `tags`."""
     first = text.split(maxsplit=1)[:1] if tags else []
     return first[0] if first and first[0] in tags else None
 
 
 def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Piece]:
-    """Split a long sentence into pieces: up to a comma in the second half of what fits, else as many words as fit."""
+    """Split a long sentence into pieces: up to a comma in the second half of the text that fits, else by words."""
     start = sentence.start
     while start < sentence.end:
         rest = text[start : sentence.end]
@@ -190,14 +190,15 @@ def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Pi
 
 
 def cut(text: str, count: Count, limit: int) -> str:
-    """Cut a text to its first words, as many as have `limit` tokens."""
+    """Truncate a text to as many words as fit into `limit` tokens."""
     return text[: head(text, count, limit)].rstrip()
 
 
 def head(text: str, count: Count, limit: int) -> int:
-    """Count the characters, up to the end of a word, that make `limit` tokens at most; a part of a longer word.
+    """Return the length of the longest prefix of whole words that has at most `limit` tokens.
 
-    A word has at least one token, so that no more than `limit` of them are looked at.
+    If the first word does not fit, the prefix is a part of it. A word has at least one token, so the search looks at no
+    more than `limit` + 1 words.
     """
     words = [word.end() for word in islice(re.finditer(r"\S+", text), limit + 1)]
     if len(words) <= limit and count(text) <= limit:
@@ -212,32 +213,32 @@ def head(text: str, count: Count, limit: int) -> int:
 
 
 def stripped(text: str, start: int, end: int) -> Piece:
-    """Strip a part of a text of white space around it."""
+    """Return a part of a text without the white space around it."""
     part = text[start:end]
     margin = len(part) - len(part.lstrip())
     return Piece(start + margin, start + margin + len(part.strip()), part.strip())
 
 
-# ---- how many sources of a run have several
+# ---- the share of a run's sources with several sentences
 
 
 FILE = "sentences.json"
 FORMAT = "regard sentences 1"
-SAMPLE = 10_000  # sources that are looked at
-SINGLE = 0.05  # the share of sources with several sentences, up to which a run counts as trained on single ones
-MAX_BYTES = 10_000  # bytes of the file
+SAMPLE = 10_000  # sources in the sample
+SINGLE = 0.05  # the share of sources with several sentences up to which a run counts as trained on single ones
+MAX_BYTES = 10_000  # maximum size of sentences.json
 
 
 @dataclass(frozen=True)
 class SentenceShare:
-    """The sources that were looked at, and how many of them have several sentences."""
+    """The number of sources in the sample, and how many of them have several sentences."""
 
     sources: int = 0
     several: int = 0
 
     @property
     def single(self) -> bool:
-        """Whether a run that was trained on them expects single sentences."""
+        """Whether a run trained on these sources expects single sentences."""
         return self.several <= SINGLE * self.sources
 
     def dumps(self) -> str:
@@ -246,7 +247,7 @@ class SentenceShare:
 
     @classmethod
     def from_table(cls, table: Any) -> "SentenceShare":
-        """Read the counts from a table; none where it has none, or what they cannot be."""
+        """Read the counts from a table; both are 0 if they are missing or invalid."""
         sources, several = (table.get("sources"), table.get("several")) if isinstance(table, dict) else (None, None)
         if type(sources) is int and type(several) is int and 0 <= several <= sources:
             return cls(sources, several)
@@ -254,7 +255,7 @@ class SentenceShare:
 
     @classmethod
     def read(cls, folder: Path) -> "SentenceShare":
-        """Read the counts of a run folder; none where it keeps none, or the file is damaged."""
+        """Read the counts of a run folder; both are 0 if the file is missing or damaged."""
         try:
             table = reading.parse_json(reading.read_bytes(folder / FILE, MAX_BYTES))
         except (OSError, reading.Unreadable, ValueError):
@@ -263,7 +264,7 @@ class SentenceShare:
 
 
 def count_sentences(train: Encoded, tokenizer: Tokenizer, tags: Sequence[str | None]) -> SentenceShare:
-    """Count the sources with several sentences among those that are trained on; `tags`: of each corpus."""
+    """Count the sources with several sentences in a sample of the training pairs; one of `tags` per corpus."""
     ends, known, several, sources = (*train.starts[1:], len(train)), [tag for tag in tags if tag], 0, 0
     step = max(1, -(-len(train) // SAMPLE))
     for start, end, tag in zip(train.starts, ends, chain(tags, repeat("")), strict=False):
@@ -275,25 +276,25 @@ def count_sentences(train: Encoded, tokenizer: Tokenizer, tags: Sequence[str | N
 
 
 class SentenceCounter:
-    """A counter of texts with several sentences, of which a model may leave some out."""
+    """A counter of texts with several sentences, some of which a model may omit."""
 
     def __init__(self, tags: Sequence[str] = ()):
         self.tags, self.texts, self.several = tags, 0, 0
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take in texts."""
+        """Count more texts."""
         for text in texts:
             self.texts += 1
             self.several += has_several(text, self.tags)
 
     def watch(self, texts: Iterable[str]) -> Iterator[str]:
-        """Pass texts on, and count on the way."""
+        """Yield texts unchanged, and count them."""
         for text in texts:
             self.add([text])
             yield text
 
 
 def describe_several(counter: SentenceCounter, what: str, way: str) -> str:
-    """Describe in one sentence that texts have several sentences; `way` is what translates all of them."""
+    """Describe in one sentence how many texts have several sentences; `way` tells how to translate all of them."""
     count = f"{counter.several:,} of {counter.texts:,}"
     return f"{what} with several sentences: {count}; trained on single ones, the model may leave some out; {way}"

@@ -1,16 +1,15 @@
-"""SentencePiece's models: read from their files, kept in tokenizer.json, run by the package, and written again.
+"""SentencePiece models: read from model files, stored in tokenizer.json, run by the package, and written again.
 
 A tokenizer.json with such a model has two parts that need not agree. `model` is the numbering: an id for every piece
-that can be written. `regard.sentencepiece` is the segmentation: how a text is normalised and cut into pieces. Two
-models over one numbering (as in Marian's folders) are two files with the same `model`. A piece that is chosen but has
-no number is unknown. Characters that no piece of the segmentation spells are one piece for each run of them, as
-SentencePiece gives them out, and are looked up by their text as any piece is: the numbering may know what this side's
-segmentation does not.
+of the vocabulary. `regard.sentencepiece` is the segmentation: how to normalise a text and split it into pieces. Two
+models over one numbering (as in Marian's folders) are two files with the same `model`. A piece of the segmentation
+without an id is unknown. SentencePiece returns each run of characters without a piece as one piece, which is looked up
+by its text like any other: the numbering may have a piece that this side's segmentation does not.
 
-`sentencepiece` is an extra, imported when such a file is opened. It is given a model file of the segmentation: a
-protocol buffer (sentencepiece_model.proto), of which the few fields are read and written here that decide how a text is
-cut. The `tokenizers` library would give other ids: it adds scores up in double precision, and its normaliser loses
-combining marks.
+The package `sentencepiece` is an optional dependency, imported when such a file is opened. It reads a model file of the
+segmentation, a protocol buffer (sentencepiece_model.proto); this module reads and writes only the few fields that
+determine how a text is split. The `tokenizers` library would return other ids: it adds up scores in double precision,
+and its normaliser loses combining marks.
 """
 
 import base64
@@ -31,10 +30,10 @@ from regard.data.pre_tokenizer import MARK, AddedWords
 from regard.errors import DataError, MissingExtraError
 from regard.io import reading
 
-UNKNOWN = 3  # as in `regard.data.tokenizer`, which reads this
-NORMAL, UNKNOWN_TYPE, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)  # of pieces
+UNKNOWN = 3  # as in `regard.data.tokenizer`, which imports this module
+NORMAL, UNKNOWN_TYPE, CONTROL, FIXED, UNUSED, BYTE = range(1, 7)  # types of pieces
 KINDS = {"unigram": 1, "bpe": 2}
-SURFACE = " \u2047 "  # what an unknown piece is written as
+SURFACE = " \u2047 "  # the default text of an unknown piece
 FIRST = {"<unk>": (0.0, UNKNOWN_TYPE), "<s>": (0.0, CONTROL), "</s>": (0.0, CONTROL)}
 BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
 CODE = re.compile(">>.*?<<", re.DOTALL)
@@ -44,10 +43,10 @@ CODE = re.compile(">>.*?<<", re.DOTALL)
 
 
 def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collection[str] = ()) -> dict[str, Any]:
-    """Return the content of a tokenizer.json that cuts texts as a SentencePiece model does.
+    """Return the content of a tokenizer.json that splits texts like a SentencePiece model file.
 
-    `ids` is the number of every piece that can be written, the special pieces <pad>, <s>, </s>, <unk> at 0 to 3;
-    without it, pieces keep SentencePiece's order and the special ones trade places with what stands there. `tags` are
+    `ids` maps every piece of the vocabulary to its id, with the special pieces <pad>, <s>, </s>, <unk> at 0 to 3.
+    Without it, pieces keep SentencePiece's order, and the special pieces swap ids with those at 0 to 3. `tags` are
     pieces that stand alone: those of the form >>deu<< at the beginning of a text, others anywhere.
     """
     model = read_model(path)
@@ -61,13 +60,13 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
         parts, numbering = tokenizer_checks.NUMBERING
         vocabulary = dict(sorted(ids.items(), key=lambda item: item[1]))
         tagged = sorted(tags, key=ids.__getitem__)
-        theirs = [piece for piece in ids if piece.startswith("<their-")]  # special in a folder, and others here
+        theirs = [piece for piece in ids if piece.startswith("<their-")]  # special in the folder only
         added = [special_pieces.describe(ids[piece], piece, special=True) for piece in special_pieces.SPECIAL]
         added += [special_pieces.describe(ids[tag], tag, special=False) for tag in tagged]
         added += [special_pieces.describe(ids[piece], piece, special=True) for piece in theirs]
         content = {**parts, "added_tokens": added, "model": {**numbering, "vocab": vocabulary}}
         tokenizer_checks.check_vocabulary(content, str(path))
-    by_type = {  # scores as the shortest decimals that are the same in single precision
+    by_type = {  # scores are the shortest decimals with the same single-precision value
         kind: {piece: float(str(np.float32(score))) for piece, score, own in model.pieces if own == kind}
         for kind in (NORMAL, FIXED, UNUSED, CONTROL)
     }
@@ -88,12 +87,12 @@ def convert(path: Path, ids: Mapping[str, int] | None = None, *, tags: Collectio
 
 
 def is_code(tag: str) -> bool:
-    """Return whether a piece is a language code as Marian's folders write them: >>deu<<."""
+    """Return whether a piece is a language code in Marian's form: >>deu<<."""
     return tag.startswith(">>") and tag.endswith("<<")
 
 
 def number_pieces(model: "ModelFile", place: str) -> dict[str, Any]:
-    """Number pieces in SentencePiece's order, but for the special ones."""
+    """Number pieces in SentencePiece's order, except the special ones, and return a tokenizer.json content."""
     names = dict(zip(model.names, special_pieces.SPECIAL[:3], strict=True))
     special = {i: names.get(piece) for i, (piece, _, kind) in enumerate(model.pieces) if kind == CONTROL}
     special |= {i: special_pieces.SPECIAL[3] for i, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN_TYPE}
@@ -124,7 +123,7 @@ class SentencePiece:
     ):
         """Take `regard.sentencepiece` of a tokenizer.json, and the ids of all pieces.
 
-        `tags` stand alone, `words` were added, and are found where nothing but punctuation follows them.
+        `tags` stand alone; `words` are added words, which are found where nothing but punctuation follows them.
         """
         self.section, self.vocabulary = section, vocabulary
         self.kind: str = section["kind"]
@@ -136,24 +135,24 @@ class SentencePiece:
         chosen = {*section["pieces"], *section["fixed"]}
         silent = {*section["control"], *section["unused"], *tags, *(words or ())} - chosen
         numbered = {piece: i for piece, i in vocabulary.items() if i > UNKNOWN and piece not in silent}
-        # In bytes, as a damaged table of characters may write what is no UTF-8.
+        # The keys are bytes, as a damaged table of characters may produce invalid UTF-8.
         self.ids = {piece.encode(errors="surrogatepass"): i for piece, i in numbered.items()}
         self.leading: bool = section["leading"]
         self.tag_ids = dict(tags)
         anywhere = [tag for tag in tags if not (self.leading and CODE.fullmatch(tag))]
         longest_first = "|".join(map(re.escape, sorted(anywhere, key=len, reverse=True)))
         self.tags = re.compile(f"({longest_first})") if anywhere else None
-        # What each id is written as: a text, or the value of a byte.
+        # The output of each id: a text, or the value of a byte.
         spelled: Mapping[str, int] = BYTES if section["bytes"] else {}
         self.surface: dict[int, str | int] = {i: spelled.get(piece, piece) for piece, i in vocabulary.items()}
         self.surface |= {vocabulary[piece]: "" for piece in section["control"] if piece in vocabulary}
         self.surface[UNKNOWN] = section["unknown"]
         self.added = AddedWords(words, self.cut_rest) if words else None
-        self.bare: Any = None  # the same pieces, for what is normalised already
+        self.bare: Any = None  # a model with the same pieces for text that is already normalised
 
     @functools.cached_property
     def separable(self) -> bool:
-        """Return whether words are cut one by one: a piece begins a word or stands inside of one."""
+        """Return whether words are split independently: no piece extends across a word boundary."""
         section, inside = self.section, re.compile(f"[^{MARK}]{MARK}")
         plain = section["escape"] and self.prefix and self.squeeze and not self.suffix
         undone = self.kind == "bpe" and section["unused"]
@@ -164,20 +163,20 @@ class SentencePiece:
     # ---- text to ids
 
     def normalise(self, text: str) -> str:
-        """Return the text that the ids of a text stand for, where nothing is unknown."""
+        """Return the text that decoding a text's ids gives if no piece is unknown."""
         parts = [(tag, self.tidy(part)) for tag, part in self.split_tags(text)]
         if len(parts) == 1:
             return parts[0][1]
         return " ".join(filter(None, (part.strip(" ") if tag is None else tag for tag, part in parts)))
 
     def tidy(self, text: str) -> str:
-        """Normalise a text without tags, as it is read back."""
+        """Normalise a text without tags; marks become spaces again."""
         text = self.model.normalize(text.encode()).decode(errors="replace")
         text = text.lstrip(MARK) if self.squeeze else text.removeprefix(MARK) if self.prefix else text
         return text.replace(MARK, " ")
 
     def split_tags(self, text: str) -> Iterator[tuple[str | None, str]]:
-        """Yield the parts of a text between tags, and the tags: (None, part) or (tag, "")."""
+        """Yield the tags of a text as (tag, ""), and the parts between them as (None, part)."""
         if self.leading and (code := CODE.match(text)) is not None:
             yield code[0], ""
             text = text[code.end() :]
@@ -197,14 +196,14 @@ class SentencePiece:
         return ids
 
     def encode_part(self, text: str) -> list[int]:
-        """Encode a text without tags: added words first, then what stands between them."""
+        """Encode a text without tags: the added words, and the text between them."""
         if self.added is None:
             return self.cut(self.model, text)
         ids, between = list[int](), list[str]()
         for word in text.split(" "):
             tidied = self.tidy(word)
             own = self.added.encode(tidied)
-            if own is None or self.tidy(f"1 {word} 1") != f"1 {tidied} 1":  # or where what is around it matters
+            if own is None or self.tidy(f"1 {word} 1") != f"1 {tidied} 1":  # or it depends on neighbours
                 between.append(word)
             else:
                 ids += [*self.cut(self.model, " ".join(between)), *own]
@@ -212,21 +211,21 @@ class SentencePiece:
         return ids + self.cut(self.model, " ".join(between))
 
     def cut(self, model: Any, text: str) -> list[int]:
-        """Cut a text, and return the ids of its pieces."""
+        """Split a text into pieces and return their ids."""
         ids = self.ids
         return [ids.get(piece, UNKNOWN) for piece in model.encode(text, out_type=bytes)]
 
     def cut_rest(self, text: str) -> list[int]:
-        """Cut what follows an added word: normalised, and without a mark."""
+        """Split the normalised text directly after an added word, without a mark at its start."""
         if self.bare is None:
             section = {**self.section, "charsmap": "", "prefix": False, "squeeze": False}
             self.bare = open_model(model_of(section, {}))
         return self.cut(self.bare, text)
 
-    # ---- ids to text, and all of it to a model file
+    # ---- ids to text
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Write ids as text: marks as spaces, bytes joined, without the mark that was put at the beginning."""
+        """Decode ids: turn marks into spaces, join byte pieces, and drop the mark that encoding put at the start."""
         text: list[str] = []
         pending = bytearray()
         beginning = self.prefix or self.squeeze
@@ -241,7 +240,7 @@ class SentencePiece:
                 beginning = False
             if beginning and i != UNKNOWN and piece.startswith(MARK):
                 piece = piece[len(MARK) :]
-                beginning = self.squeeze  # then marks at the beginning never stand for spaces of the text
+                beginning = self.squeeze  # if so, marks at the beginning never stand for spaces of the text
             if piece:
                 beginning = False
                 text.append(piece.replace(MARK, " "))
@@ -249,11 +248,11 @@ class SentencePiece:
         return "".join(text)
 
     def pieces(self) -> list[str]:
-        """Return the pieces of its model file, in their order."""
+        """Return the pieces in the order of the model file."""
         return list(list_pieces(self.section, self.vocabulary))
 
 
-# One byte that is no text is replaced, and what is behind it is read on.
+# Replace one invalid byte at a time, and continue to decode after it.
 codecs.register_error("regard.each_byte", lambda error: ("\ufffd", error.start + 1))  # type: ignore[attr-defined]
 
 
@@ -261,17 +260,17 @@ codecs.register_error("regard.each_byte", lambda error: ("\ufffd", error.start +
 
 
 class ModelFile(NamedTuple):
-    """What a model file says of cutting text."""
+    """The content of a model file that determines how a text is split."""
 
-    pieces: list[tuple[str, float, int]]  # in the order of their ids: score and type
-    settings: dict[str, Any]  # as they stand in tokenizer.json
-    names: tuple[str, ...]  # of padding, start and end
-    unknown: str  # what an unknown piece is written as
-    charsmap: bytes  # its table of characters
+    pieces: list[tuple[str, float, int]]  # piece, score and type, in the order of ids
+    settings: dict[str, Any]  # as in tokenizer.json
+    names: tuple[str, ...]  # names of padding, start and end
+    unknown: str  # the text of an unknown piece
+    charsmap: bytes  # the table of characters for normalisation
 
 
 def read_model(path: Path) -> ModelFile:
-    """Read a model file; a DataError says in a sentence what is wrong with it."""
+    """Read a model file; raise a DataError if it is invalid."""
     try:
         data = reading.read_bytes(path, tokenizer_checks.MAX_BYTES)
         model = parse(data)
@@ -285,7 +284,7 @@ def read_model(path: Path) -> ModelFile:
 
 
 def open_model(data: bytes) -> Any:
-    """Open the content of a model file with the package; a RuntimeError says what is wrong with it."""
+    """Open the content of a model file with the package, which raises a RuntimeError if it is invalid."""
     try:
         import sentencepiece
     except ModuleNotFoundError:
@@ -294,7 +293,7 @@ def open_model(data: bytes) -> Any:
 
 
 def parse(data: bytes) -> ModelFile:
-    """Parse a ModelProto, and refuse what the package would take and is not served."""
+    """Parse a ModelProto; raise Unreadable if it is damaged, or has features that Regard does not support."""
     pieces, parts = list[tuple[str, float, int]](), dict[int, dict[int, Any]]()
     for number, value in read_fields(data):
         if number == 1:
@@ -327,7 +326,7 @@ def parse(data: bytes) -> ModelFile:
 
 
 def text(value: Any, default: str) -> str:
-    """Return a field that is a text."""
+    """Decode a text field; return `default` if it is missing."""
     if value is None:
         return default
     try:
@@ -337,7 +336,7 @@ def text(value: Any, default: str) -> str:
 
 
 def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message: numbers as int, anything else as bytes."""
+    """Yield the fields of a protocol buffer message, (number, value): varints as int, others as bytes."""
     if not isinstance(data, bytes):
         raise reading.Unreadable("a field has another type than expected")
     at = 0
@@ -361,7 +360,7 @@ def read_fields(data: Any) -> Iterator[tuple[int, Any]]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, and return where it ends."""
+    """Read a varint at index `at`; return its value and the index after it."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -374,9 +373,9 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def list_pieces(section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> dict[str, tuple[float, int]]:
-    """Return the pieces of a segmentation with scores and types: <unk>, <s> and </s>, then all in the order of ids.
+    """Return the pieces of a segmentation with scores and types: <unk>, <s>, </s>, then the others in order of ids.
 
-    Pieces that the vocabulary does not have come last.
+    Pieces without an id come last.
     """
     tables = {"pieces": NORMAL, "fixed": FIXED, "unused": UNUSED}
     pieces = {piece: (float(score), kind) for key, kind in tables.items() for piece, score in section[key].items()}
@@ -387,9 +386,9 @@ def list_pieces(section: Mapping[str, Any], vocabulary: Mapping[str, int]) -> di
 
 
 def model_of(section: Mapping[str, Any], vocabulary: Mapping[str, int], words: Iterable[str] = ()) -> bytes:
-    """Return the content of the model file of a segmentation; `words` are pieces to have behind its own."""
+    """Return the content of a segmentation's model file, with `words` as additional unused pieces at the end."""
     pieces = list_pieces(section, vocabulary)
-    # The last of all merges, which is taken back: no other cut changes.
+    # In BPE, merges into these come last and are undone, as the pieces are unused; so no other split changes.
     lowest = min(score for score, _ in pieces.values()) - 1
     pieces |= {word: (lowest, UNUSED) for word in words if word not in pieces}
     training = {
@@ -409,7 +408,7 @@ def model_of(section: Mapping[str, Any], vocabulary: Mapping[str, int], words: I
 
 
 def write_message(number: int, fields: Mapping[int, Any]) -> bytes:
-    """Write a message as a field: its own are floats in single precision, whole numbers, texts and bytes."""
+    """Serialise a message as field `number`; its fields are single-precision floats, integers, texts or bytes."""
     parts = []
     for field, value in fields.items():
         if isinstance(value, float):
@@ -424,7 +423,7 @@ def write_message(number: int, fields: Mapping[int, Any]) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """Write a number of seven bits a byte."""
+    """Serialise an integer as a varint."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Settings of the data: where they come from, and how they become tokens. Imports no torch."""
+"""Settings of data and tokenizers: where the data come from, and how they become tokens. Imports no torch."""
 
 import math
 import os
@@ -14,19 +14,19 @@ from regard.io import EncodedFile, check_encoding, text_lines
 
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 LANGUAGES = re.compile(r"[A-Za-z_]{2,20}-[A-Za-z_]{2,20}")
-GOLD = "gold"  # the links that a built-in corpus has
+GOLD = "gold"  # the value of `alignment` for a built-in corpus's own links
 COLUMNS = 10_000
-TAG = 100  # characters of a word that is put before sources
-AROUND = ("before", "after", "first")  # keys of [tokenizer] that say what stands around a text
+TAG = 100  # maximum characters of a tag
+AROUND = ("before", "after", "first")  # keys of [tokenizer] for pieces around a text
 EXTENSION = ("extend", "extend_words")  # keys of [tokenizer] that add pieces to the vocabulary of another run
-PIECES = 16  # around a text, at most
+PIECES = 16  # maximum pieces around a text, for each key
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
 Column = Literal["source_column", "target_column", "alignment_column"]
 
 
 def column_option(what: str, usual: tuple[str, str] = ("", "")) -> Any:
-    """Declare a column of a table; `usual` says of TSV and of JSON lines what stands there by default."""
+    """Declare an option for a table column; `usual` names its default in TSV and in JSON lines."""
     number, key = (f"; default {each}" if each else "" for each in usual)
     return option(
         None,
@@ -38,7 +38,7 @@ def column_option(what: str, usual: tuple[str, str] = ("", "")) -> Any:
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """One parallel corpus: two text files, line by line, or one file with both sides."""
+    """The settings of a parallel corpus: two text files, line by line, or one file with both sides."""
 
     source: str | None = option(None, "text file of source sentences, one per line")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -55,7 +55,7 @@ class CorpusSettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings that name no corpus, or two."""
+        """Raise a ConfigError if the settings name no corpus or two, or a value is invalid."""
         if self.file is None:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")
@@ -82,28 +82,28 @@ class CorpusSettings:
 
     @property
     def form(self) -> str | None:
-        """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
+        """The suffix of `file`: .tsv, .csv, .jsonl or .json; None for two text files."""
         return None if self.file is None else text_lines.ending(self.file)
 
     @property
     def linked(self) -> bool:
-        """Return whether word links stand beside its pairs."""
+        """Return whether the corpus has word links."""
         return self.alignment is not None or self.alignment_column is not None
 
     def key(self, name: Column) -> str:
-        """Return the key of a JSON object; dots lead into objects, as in translation.de."""
+        """Return the JSON key that a setting names, by default "source" and so on; dots lead into nested objects."""
         value = getattr(self, name)
         return name.removesuffix("_column") if value is None else str(value)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths that it reads."""
+        """The paths of the corpus's text files, without that of the links."""
         return tuple(path for path in (self.file, self.source, self.target) if path is not None)
 
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The settings of data: where pairs, documents or pictures come from, which are used, and where they are cached."""
+    """The data settings: the source of pairs, documents or pictures, which of them to use, and where to cache them."""
 
     source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -182,7 +182,7 @@ class DataSettings:
     cache: str | None = option(None, "folder for encoded corpora; default: $REGARD_CACHE, or ~/.cache/regard")
 
     def __post_init__(self) -> None:
-        """Refuse one file of a pair without the other, and two sources for the same thing."""
+        """Raise a ConfigError for one file of a pair without the other, conflicting settings or invalid values."""
         require_both(self.source, self.target, "source", "target")
         require_both(self.valid_source, self.valid_target, "valid_source", "valid_target")
         names = [name for name in PLACES if getattr(self, name)]
@@ -210,7 +210,7 @@ class DataSettings:
         self.options()
 
     def check_alignment(self) -> None:
-        """Refuse links where there are no pairs of sentences, and gold links for the user's own files."""
+        """Raise a ConfigError for links without pairs of sentences, and gold links for the user's own files."""
         if self.alignment is None:
             return
         if self.builtin is not None and self.reads == "text":
@@ -227,11 +227,11 @@ class DataSettings:
 
     @property
     def linked(self) -> bool:
-        """Return whether word links stand beside the training pairs."""
+        """Return whether the training pairs have word links."""
         return self.alignment is not None or any(corpus.linked for corpus in self.training)
 
     def require(self) -> None:
-        """Refuse settings that name no training pairs, or a built-in corpus that does not exist."""
+        """Raise a ConfigError if the settings name no training data, or an unknown or invalid built-in corpus."""
         if not any(getattr(self, name) for name in PLACES):
             raise ConfigError("data.source", f"missing; give source and target, or {', '.join(PLACES[1:])}")
         if self.builtin:
@@ -247,13 +247,13 @@ class DataSettings:
 
     @property
     def reads(self) -> Reads | None:
-        """Return the kind of data that is named: sentences, documents or pictures; None where none is."""
+        """Return the kind of data that the settings name: "text", "documents" or "pictures"; None if they name none."""
         if self.builtin:
             return CORPORA[self.builtin].form if self.builtin in CORPORA else "text"
         return "documents" if self.documents else "pictures" if self.images else "text" if self.training else None
 
     def labelled(self, path: str) -> CorpusSettings:
-        """Return a file of documents as a corpus: the text is its source, and the label its target."""
+        """Return a file of documents as a corpus whose sources are the texts, and whose targets are the labels."""
         form = text_lines.ending(path)
         if form not in TABLES:
             raise wrong_value("documents", path, f"a name that ends in {', '.join(TABLES)} or .gz")
@@ -268,28 +268,28 @@ class DataSettings:
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
-        """The corpora of files to train on; none for a built-in corpus."""
+        """The corpora of files to train on; empty for a built-in corpus."""
         if self.source is None:
             return self.encode_corpora(self.corpora)
         return self.encode_corpora((CorpusSettings(self.source, self.target, alignment=self.alignment),))
 
     @property
     def rehearsed(self) -> tuple[CorpusSettings, ...]:
-        """The earlier corpora that are trained on again; none without a share for them."""
+        """The earlier corpora to rehearse; empty if `rehearsal` is 0."""
         return self.encode_corpora(self.earlier) if self.rehearsal else ()
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:
-        """The corpora of files to validate on; none where pairs are held out."""
+        """The corpora of files to validate on; empty if the settings name none."""
         own = (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
         return self.encode_corpora(own)
 
     def encoded(self, path: str) -> str:
-        """Return the name of a text file with its encoding."""
+        """Attach the configured encoding to the name of a text file."""
         return path if self.encoding is None else EncodedFile(path, self.encoding)
 
     def encode_corpora(self, corpora: tuple[CorpusSettings, ...]) -> tuple[CorpusSettings, ...]:
-        """Return corpora whose names of text files have their encoding."""
+        """Attach the configured encoding to the names of corpora's text files."""
 
         def encode(corpus: CorpusSettings) -> CorpusSettings:
             files: dict[str, Any] = {name: getattr(corpus, name) for name in ("source", "target", "file")}
@@ -299,14 +299,14 @@ class DataSettings:
         return corpora if self.encoding is None else tuple(map(encode, corpora))
 
     def held_out_count(self, examples: int) -> int:
-        """Return how many of `examples` are held out."""
+        """Return how many of `examples` to hold out for validation."""
         if not self.held_out:
             return 0
         count = min(0.1 * examples, 5 * math.sqrt(examples)) if self.held_out == "auto" else self.held_out * examples
         return min(self.held_out_most, max(1, math.floor(count)))
 
     def options(self) -> dict[str, Any]:
-        """Read `builtin_options`: "longest=20" becomes {"longest": 20}."""
+        """Parse `builtin_options`: "longest=20" becomes {"longest": 20}."""
         read: dict[str, Any] = {}
         for each in self.builtin_options:
             name, equals, text = each.partition("=")
@@ -319,13 +319,13 @@ class DataSettings:
         return read
 
     def drawing(self) -> dict[str, Any]:
-        """Return the arguments of `generate` for a built-in corpus beside name, count, split and pair."""
+        """Return the arguments of `generate` for a built-in corpus besides name, count, split and pair."""
         return {"seed": self.builtin_seed, "edition": self.builtin_edition, **self.options()}
 
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """The tokenizer: trained on the corpus, or read from a file."""
+    """The settings of the tokenizer, which is trained on the corpus or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
         "bpe", "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe"
@@ -350,7 +350,7 @@ class TokenizerSettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse one file of a pair without the other, sizes too small for any piece, and dropout without merges."""
+        """Raise a ConfigError for one file of a pair without the other, too small sizes, or dropout without merges."""
         for place, piece in enumerate(self.extend):
             if not is_word(piece) or piece in self.extend[:place]:
                 raise wrong_value("extend", piece, f"words of at most {TAG} characters, each once")
@@ -371,12 +371,12 @@ class TokenizerSettings:
 
     @property
     def around(self) -> dict[str, tuple[str, ...]]:
-        """Return the pieces that stand around a text, as `Tokenizers.surround` takes them."""
+        """Return the pieces around a text, as arguments for `Tokenizers.surround`."""
         return {name: getattr(self, name) for name in AROUND}
 
     @property
     def has_file(self) -> bool:
-        """Return whether the tokenizer is read from a file, not trained."""
+        """Return whether the tokenizer comes from a file instead of training."""
         return self.file is not None or self.source_file is not None
 
 
@@ -391,12 +391,12 @@ NEEDED = {
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text is one word that a tokenizer can have as a piece of its own."""
+    """Return whether a text is one printable word of at most TAG characters."""
     return text.split() == [text] and text.isprintable() and len(text) <= TAG
 
 
 def require_both(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
-    """Refuse one of two files without the other."""
+    """Raise a ConfigError if only one of two files is given."""
     if first is None and second is not None:
         raise ConfigError(first_name, f"missing, as {second_name} is given")
     if second is None and first is not None:
@@ -404,7 +404,7 @@ def require_both(first: str | None, second: str | None, first_name: str, second_
 
 
 def cache_folder(folder: str | None = None) -> Path:
-    """Return the folder of encoded corpora: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
+    """Return the cache folder: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
     if folder or os.environ.get("REGARD_CACHE"):
         return Path(folder or os.environ["REGARD_CACHE"]).expanduser()
     home = os.environ.get("XDG_CACHE_HOME")

@@ -1,8 +1,8 @@
-"""The four special pieces of every tokenizer, how those of a file made elsewhere get their ids, and fillers.
+"""The four special pieces of every tokenizer, their ids in files made elsewhere, and fillers.
 
-Fillers are pieces that stand for nothing, so that there is a multiple of eight of all: on a GPU a matrix whose number
-of rows is odd is multiplied at half the speed. No text spells one, no search writes it (its score is that of the
-padding), and no export has it.
+Fillers are unused pieces that pad the vocabulary to a multiple of eight: a GPU multiplies a matrix with an odd number
+of rows at half the speed. No text contains a filler, no search outputs one (it scores like padding), and no export
+includes any.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ from regard.data.tokenizer_checks import check_vocabulary
 from regard.errors import DataError
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
-MULTIPLE = 8  # of pieces
-FILLER = "<no piece {}>"  # what fills up to that
+MULTIPLE = 8  # the vocabulary size is padded to a multiple of this
+FILLER = "<no piece {}>"  # the name of a filler
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
-ALSO = (  # what the four are called in files made elsewhere
+ALSO = (  # names of the four in files made elsewhere
     ("<pad>", "[PAD]", "<|pad|>"),
     ("<s>", "<bos>", "[BOS]", "[CLS]"),
     ("</s>", "<eos>", "[EOS]", "[SEP]"),
@@ -25,8 +25,8 @@ ALSO = (  # what the four are called in files made elsewhere
 def adopt(content: Any, place: str) -> dict[str, Any]:
     """Move the padding, start, end and unknown pieces of a tokenizer.json to the ids 0 to 3.
 
-    They trade places with what is there, under their own names; a file without one of them is refused, as a model
-    cannot be trained with it. What the file puts around a text (a post-processor) is left away.
+    They swap ids with the pieces there and keep their names. A file without one of them raises a DataError, because a
+    model cannot be trained with it. A post-processor, which adds pieces around a text, is removed.
     """
     check_vocabulary(content, place)
     model = content["model"]
@@ -34,7 +34,7 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
     vocabulary = model["vocab"]
     listed = isinstance(vocabulary, list)
     ids = {row[0]: i for i, row in enumerate(vocabulary)} if listed else dict(vocabulary)
-    # What is marked as special comes before a piece that was only learned from a text with such words.
+    # A piece marked as special takes precedence over one that was learned from a text containing such a word.
     special = {token["content"]: token["id"] for token in added if token.get("special")}
     ids |= {token["content"]: token["id"] for token in added}
     trade: dict[int, int] = {}
@@ -48,7 +48,7 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
         trade[ids[name]] = number
     if all(old == new for old, new in trade.items()) and content.get("post_processor") is None:
         return content
-    # Those that stood at 0..3 and are not special move to where the special ones stood.
+    # Ordinary pieces with the ids 0 to 3 move to the former ids of the special pieces.
     displaced = [new for new in range(4) if new not in trade]
     vacated = sorted(old for old in trade if old > UNKNOWN)
     trade |= dict(zip(displaced, vacated, strict=True))
@@ -67,11 +67,11 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
 
 
 def describe(i: int, piece: str, *, special: bool, single_word: bool = False) -> dict[str, Any]:
-    """Describe an added token as tokenizer.json does; a special single word is one that texts have."""
+    """Describe an added token as tokenizer.json does; one that is special and a single word occurs in texts."""
     flags = dict.fromkeys(("lstrip", "rstrip", "normalized"), False)
     return {"id": i, "content": piece, "single_word": single_word, **flags, "special": special}
 
 
 def is_filler(piece: str) -> bool:
-    """Return whether a piece stands for nothing."""
+    """Return whether a piece is a filler."""
     return piece.startswith(FILLER.partition("{")[0]) and piece.endswith(">")

@@ -1,9 +1,9 @@
-"""Check tokenizer files before the `tokenizers` library loads them: it panics, aborts or explodes on some.
+"""Checks of tokenizer files before the `tokenizers` library loads them: some make it panic, abort or use huge memory.
 
-What every file must be: pieces with ids from 0 on without a gap, none of them endless. A file of the form that is
-written here is loaded at once then. Any other may have normalisers that blow a text up, patterns that never end, or
-parts that the library dies of: these are looked through, and the file is tried out in a process of its own, with limits
-of memory and time.
+Every file needs pieces of limited length with ids from 0 on without gaps. A file in the form that Regard writes is then
+loaded directly. Any other file may have normalisers that make a text much longer, patterns that run endlessly, or parts
+that crash the library. Regard checks these parts, and tries the file in a separate process with limits of memory and
+time.
 """
 
 import base64
@@ -24,22 +24,22 @@ from regard.config import visible
 from regard.data.pre_tokenizer import describe_parts, mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
-MAX_BYTES = 64 * 2**20  # bytes of a tokenizer.json
-PIECE = 2**16  # characters of a piece
-ADDED = 10_000  # pieces that are looked for in every text
-PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
-TEXT = 4096  # characters of a pattern, or of what is put in its place
-GROWTH = 4096  # times that a text may become longer
+MAX_BYTES = 64 * 2**20  # maximum size of a tokenizer.json
+PIECE = 2**16  # maximum characters of a piece
+ADDED = 10_000  # maximum added tokens, which are searched for in every text
+PARTS = 64  # maximum normalisers, pre-tokenizers and decoders in total
+TEXT = 4096  # maximum characters of a pattern or its replacement
+GROWTH = 4096  # maximum factor by which a text may become longer
 LARGEST_SCORE = 2.0**64
-LONGEST_PIECE = 1000  # characters of a piece that SentencePiece's algorithms look for
-LONGEST_WORD = 1000  # characters that a WordPiece model compares all parts of
-WALL = 60  # seconds that a trial may take
+LONGEST_PIECE = 1000  # maximum characters of a piece for SentencePiece's algorithms
+LONGEST_WORD = 1000  # maximum characters of a word whose parts a WordPiece model compares
+WALL = 60  # maximum seconds of a trial
 ODD = "é漢\U0001f600\u0301\x00\u200b<0xE2>▁Ġ##"
 PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, "1" * 400, ODD * 40, "ab" * 200 + "!")
 
 
 def check_form(content: Mapping[str, Any], place: str) -> None:
-    """Refuse a tokenizer.json that the library cannot load and use; the DataError calls it `place`."""
+    """Raise a DataError, which calls the file `place`, if the library cannot load and use a tokenizer.json."""
     if "regard" in content:
         check_sentencepiece(content, place)
         return
@@ -54,7 +54,7 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
     if type(most) is not int or not 0 <= most <= LONGEST_WORD:
         name, expected = "max_input_chars_per_word", f"expected at most {LONGEST_WORD}"
         raise DataError(f"{place}: its model.{name} is {short(most)}, {expected}")
-    growth, parts = 1.0, list_parts(content)  # none may make a text endless, or take quadratic time
+    growth, parts = 1.0, list_parts(content)  # parts can make a text much longer, or take quadratic time
     if len(parts) > PARTS:
         raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
     for key, part in parts:
@@ -67,13 +67,13 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
 
 
 def loaded_part(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a tokenizer.json that the library is given: no more than is used."""
+    """Return the content of a tokenizer.json without the parts that Regard does not pass to the library."""
     used = {key: value for key, value in content.items() if key != "regard"}
     return {**used, "truncation": None, "padding": None, "post_processor": None}
 
 
 def check_vocabulary(content: Any, place: str) -> None:
-    """Refuse pieces and ids that no model could have."""
+    """Raise a DataError if the pieces or ids of a tokenizer.json are invalid."""
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
         raise DataError(f"{place}: not a tokenizer.json: its model has no vocabulary")
@@ -101,7 +101,7 @@ def check_vocabulary(content: Any, place: str) -> None:
 
 
 def check_ids(ids: Mapping[str, Any], place: str) -> None:
-    """Refuse ids with gaps or duplicates, since a model has a row for each piece; and endless pieces."""
+    """Raise a DataError for ids with gaps or duplicates, as a model has a row per piece, and for too long pieces."""
     long = next((piece for piece in ids if len(piece) > PIECE), None)
     if long is not None:
         raise DataError(f"{place}: a piece of {len(long):,} characters given, expected at most {PIECE:,}")
@@ -122,11 +122,11 @@ def short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-# ---- the form that is written here
+# ---- the form that Regard writes
 
 
 def is_written_here(content: Mapping[str, Any]) -> bool:
-    """Return whether a file is of the form that `regard.data.vocabulary` writes, but for its pieces."""
+    """Return whether a file has the form that `regard.data.vocabulary` writes, apart from its pieces."""
     model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges")}
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
@@ -137,7 +137,7 @@ def is_written_here(content: Mapping[str, Any]) -> bool:
 
 
 def flags_off(content: Mapping[str, Any]) -> bool:
-    """Return whether added tokens are taken as they are, with nothing around them; added words are special ones."""
+    """Return whether added tokens match texts exactly, without stripping, and only special ones are single words."""
     return all(
         set(token) == {"id", "content", "single_word", "special", *OFF}
         and not any(token[key] for key in OFF)
@@ -151,7 +151,7 @@ OFF = ("lstrip", "rstrip", "normalized")
 
 @cache
 def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the parts and the model options of every kind: everything but the pieces."""
+    """Return the parts and model options of every kind that Regard writes: everything but the pieces."""
     bpe = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
     pieces = {key: value for key, value in bpe.items() if key not in ("vocab", "merges")}
     unigram = {"type": "Unigram", "unk_id": 3, "byte_fallback": True}
@@ -170,18 +170,18 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 # ---- SentencePiece's form
 
 
-ROWS = "rows"  # beside `sentencepiece`
+ROWS = "rows"  # the key next to `sentencepiece`
 FLAGS_OF_SENTENCEPIECE = ("bytes", "escape", "leading", "prefix", "squeeze", "suffix")
 KEYS_OF_SENTENCEPIECE = {"kind", "pieces", "fixed", "unused", "control", "unknown", "charsmap", *FLAGS_OF_SENTENCEPIECE}
 
 
 def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
-    """Refuse a tokenizer.json with a segmentation of its own (`regard.data.sentencepiece`) that cannot be used."""
+    """Raise a DataError if a tokenizer.json has an invalid SentencePiece segmentation (`regard.data.sentencepiece`)."""
     both = content["regard"]
     section = both.get("sentencepiece") if isinstance(both, dict) and {*both} <= {"sentencepiece", ROWS} else None
     if not isinstance(section, dict):
         raise DataError(f"{place}: its key regard is {short(both)}, expected a table with sentencepiece alone")
-    rows = both.get(ROWS, {})  # that special pieces had where a vocabulary was imported from
+    rows = both.get(ROWS, {})  # the original rows of special pieces in an imported vocabulary
     named = isinstance(rows, dict) and {*rows} <= {"<pad>", "</s>", "<unk>"}
     if not named or not all(type(i) is int and 0 <= i < MAX_BYTES for i in rows.values()):
         raise DataError(f"{place}: its regard.{ROWS} is {short(rows)}, expected the rows of special pieces")
@@ -200,7 +200,7 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
     for key in ("pieces", "fixed", "unused"):
         scored = isinstance(section[key], dict) and all(
             piece and is_text(piece, LONGEST_PIECE) and type(score) in (int, float) and abs(score) < LARGEST_SCORE
-            for piece, score in section[key].items()  # nor is a score NaN
+            for piece, score in section[key].items()  # this refuses NaN, too
         )
         expect(key, scored, f"pieces of 1 to {LONGEST_PIECE:,} characters, each with a score")
     expect("unknown", is_text(section["unknown"], 64), "at most 64 characters")
@@ -216,7 +216,7 @@ def check_sentencepiece(content: Mapping[str, Any], place: str) -> None:
 
 
 def is_text(value: Any, longest: int) -> bool:
-    """Return whether a value is a text without lone surrogates that is not too long."""
+    """Return whether a value is a text of at most `longest` characters without lone surrogates."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:
@@ -237,9 +237,9 @@ NUMBERING = (
 
 
 def list_parts(content: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """List the normalisers, pre-tokenizers and decoders, parts of parts too, each with the key that it stands under."""
+    """List the normalisers, pre-tokenizers and decoders, including nested ones, each with its top-level key."""
 
-    def parts_of(value: Any) -> Iterator[dict[str, Any]]:  # no deeper than JSON is read
+    def parts_of(value: Any) -> Iterator[dict[str, Any]]:  # JSON's depth is limited
         if isinstance(value, dict):
             yield value
             value = [each for key, each in value.items() if key != "pattern"]
@@ -251,7 +251,7 @@ def list_parts(content: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def growth_of(part: Mapping[str, Any], place: str) -> float:
-    """Bound how many times longer a part can make a text."""
+    """Return an upper bound of the factor by which a part can make a text longer."""
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind == "Precompiled":
         table = decode_charsmap(part.get("precompiled_charsmap") or "", f"{place}: its precompiled_charsmap")
@@ -263,13 +263,13 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
             )
     content = part.get("content") if kind == "Replace" else part.get("prepend") if kind == "Prepend" else None
     if isinstance(content, str):
-        old = pattern.get("String") if isinstance(pattern, dict) else None  # a pattern may match nothing, everywhere
+        old = pattern.get("String") if isinstance(pattern, dict) else None  # a regex may match empty strings
         return max(1.0, len(content) / len(old)) if isinstance(old, str) and old else 1.0 + len(content)
     return 2.0 if kind in ("ByteLevel", "Metaspace", "NFD", "NFKD", "NFKC") else 1.0
 
 
 def decode_charsmap(text: Any, name: str) -> bytes:
-    """Return SentencePiece's table of characters as the bytes that it is."""
+    """Decode SentencePiece's table of characters from base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError):
@@ -284,8 +284,8 @@ def longest_text(table: bytes) -> float:
 
 @cache
 def trial(tokenizer: str) -> str | None:
-    """Load and use a tokenizer.json in a process of its own; describe what is wrong with it, or return None."""
-    # What may be hard for its patterns: their own characters, again and again.
+    """Load and use a tokenizer.json in a separate process; describe what is wrong with it, or return None."""
+    # Repetitions of a pattern's own characters may be slow to match.
     patterns = [part.get("pattern") for _, part in list_parts(json.loads(tokenizer))]
     texts = [str(text) for pattern in patterns if isinstance(pattern, dict) for text in pattern.values()]
     signs = [*dict.fromkeys("".join(texts))][:50]

@@ -1,22 +1,22 @@
 """Try a tokenizer.json in a separate program with limits, so that a crash ends only that program.
 
-It reads {"tokenizer": …, "texts": […]} from its standard input. It ends with status 0 and without a word where the
-tokenizer loads and takes every text, else with the reason as the last line of standard error. A tokenizer may also
-panic, abort or run into the limits, and the process ends as it may.
+It reads {"tokenizer": …, "texts": […]} from standard input. If the tokenizer loads and handles every text, the program
+exits silently with status 0; otherwise it writes the reason as the last line of standard error. A tokenizer may also
+panic, abort or hit a limit, and end the process that way.
 """
 
 import json
 import sys
 import time
 
-MEMORY = 3 * 2**30  # bytes of addresses, what Python itself takes among them
-SECONDS = 20  # of the processor, for all
-SLOW = 2.0  # seconds for one text of a few hundred characters
+MEMORY = 3 * 2**30  # maximum bytes of address space, including Python's own
+SECONDS = 20  # maximum processor time in total
+SLOW = 2.0  # maximum seconds for a text of a few hundred characters
 
 
 def main() -> None:
-    """Load the tokenizer, and encode and decode some texts."""
-    if sys.platform != "win32":  # where only the clock ends it
+    """Load the tokenizer; encode and decode some texts."""
+    if sys.platform != "win32":  # Windows has no such limits; the caller's time-out ends the process
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,8 +1,8 @@
-"""Training a tokenizer on a sample of the corpus, and the profile of texts by which pieces and metrics are chosen.
+"""Training of tokenizers on a sample of the corpus, and text profiles, which determine kinds of pieces and metrics.
 
-The profile says: words or symbols, long or short, spaced or not. Nothing in it knows a language. Texts are *closed*
-where a hundred words are all that ever comes (phonemes, commands, letters written apart), *short* where a line is a
-word or a name, and *unspaced* where their script has no spaces.
+A profile says whether texts consist of words or symbols, are long or short, and have spaces; it knows nothing about
+particular languages. Texts are *closed* if about a hundred words are all that ever occur (phonemes, commands, letters
+separated by spaces), *short* if a line is a word or a name, and *unspaced* if their script has no spaces.
 """
 
 import functools
@@ -27,8 +27,8 @@ from regard.errors import ConfigError, DataError
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MIN_PIECES, MAX_PIECES = 512, 32_768
 ALL_WORDS = 8_192
-LONGEST_PART = 1_000  # characters of a word that are learned from in one piece: merging takes its length each time
-IN_COMMON = 0.5  # of the letters: two sides that share as many share a vocabulary
+LONGEST_PART = 1_000  # longer parts of words are split for training, as each merge takes time linear in the length
+IN_COMMON = 0.5  # minimum share of common letters for a joint vocabulary
 
 Kind = Literal["bpe", "unigram", "word", "character", "auto"]
 
@@ -36,9 +36,9 @@ Kind = Literal["bpe", "unigram", "word", "character", "auto"]
 def automatic_size(words: int, characters: int = 0) -> int:
     """Choose a vocabulary size for a corpus: the power of two nearest to 48 √(different words), from 512 to 32,768.
 
-    500 words: 1,024. 30,000 (29,000 image captions in two languages): 8,192. 150,000 (200,000 talks' sentences):
-    16,384. From 235,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
-    as the largest allows it.
+    500 words: 1,024. 30,000 (29,000 image captions in two languages): 8,192. 150,000 (200,000 sentences of talks):
+    16,384. From 235,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, up to
+    32,768.
     """
     size = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
     return min(MAX_PIECES, max(MIN_PIECES, size, 260 + 2 * characters))
@@ -47,7 +47,7 @@ def automatic_size(words: int, characters: int = 0) -> int:
 def train_both(
     source: Sequence[str], target: Sequence[str], settings: TokenizerSettings, *, lowercase: bool, tags: Sequence[str]
 ) -> Tokenizers:
-    """Train the tokenizers of both sides on texts of both sides."""
+    """Train a joint tokenizer, or one for each side, as the settings say; `tags` belong to the source."""
     joint = settings.joint
     if joint == "auto":
         alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
@@ -66,7 +66,7 @@ def train(
     lowercase: bool = False,
     tags: Sequence[str] = (),
 ) -> Tokenizer:
-    """Train a tokenizer on texts; `tags` are separate pieces wherever they occur."""
+    """Train a tokenizer on texts; each of `tags` is a separate piece wherever it occurs."""
     kind = suitable_kind(texts) if kind == "auto" else kind
     normaliser = normalise(lowercase)
     if not any(text.strip() for text in texts):
@@ -87,7 +87,7 @@ Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decod
 
 
 def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
-    """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): keep joining the most frequent neighbours."""
+    """Train byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909), which merges the most frequent neighbours."""
     target_size = size if size != "auto" else automatic_size(different_words(texts), len(set().union(*texts)))
     room = target_size - len(BYTES) - tags
     trainer = trainers.BpeTrainer(
@@ -104,9 +104,9 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, ta
 
 
 def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
-    """Train a unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
+    """Train a unigram model (Kudo 2018, arXiv:1804.10959), whose pieces maximise the likelihood of the corpus.
 
-    The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
+    The library adds numbers in no fixed order, so results of this kind, unlike the other three, may vary slightly.
     """
     characters = len(set().union(*texts))
     target_size = size if size != "auto" else automatic_size(different_words(texts), characters)
@@ -123,7 +123,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size
     )
     try:
         model = learn(models.Unigram(), trainer, texts, normaliser)
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises only `Exception`
         raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
     learned = model["vocab"][len(SPECIAL) :]
     low = min(score for _, score in learned)
@@ -133,11 +133,11 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size
 
 
 def character(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
-    """Make one piece per character: the most frequent ones if there is no room for all, the others in bytes."""
+    """Make one piece per character; if there are too many, only for the most frequent ones, the others as bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normaliser.normalize_str(clean_text(text)))
-    counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # always there
+    counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # the mark is always the most frequent
     room = max(1, (size if size != "auto" else MAX_PIECES) - len(SPECIAL) - len(BYTES) - tags)
     pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
     model = json.loads(library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN], byte_fallback=True)).to_str())["model"]
@@ -146,7 +146,7 @@ def character(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Si
 
 
 def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: Size, tags: int) -> Parts:
-    """Make one piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
+    """Make one piece per word, by default for all of up to 8,192 words, or for at most 32,768 that occur twice."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word in normaliser.normalize_str(clean_text(text)).split(" ") if len(word) <= PIECE)
@@ -163,18 +163,18 @@ PARTS_OF = {"bpe": bpe, "unigram": unigram, "word": word, "character": character
 
 
 def most_frequent(counts: Counter[str], most: int) -> list[str]:
-    """Sort keys by count, and equal counts by characters, so that equal corpora give equal vocabularies."""
+    """Return the `most` most frequent keys; sort ties by characters, so that equal corpora give equal vocabularies."""
     return sorted(counts, key=lambda key: (-counts[key], key))[:most]
 
 
 def suitable_kind(texts: Sequence[str]) -> Kind:
-    """Choose words if there are few and no new ones are likely, characters if lines are single words, otherwise BPE."""
+    """Choose words for closed texts (few words, and no new ones likely), characters for short ones, otherwise BPE."""
     shape = TextProfile.of(texts)
     return "word" if shape.closed else "character" if shape.short else "bpe"
 
 
 def different_words(texts: Sequence[str]) -> int:
-    """Count the different words; in a script without spaces, every character counts as one."""
+    """Count the different words; in a script without spaces, every character counts as a word."""
     words = {word for text in texts for word in text.split()}
     split = {word for word in words if any(map(is_unspaced, word))}
     return len(words - split) + len({character for word in split for character in word})
@@ -183,16 +183,16 @@ def different_words(texts: Sequence[str]) -> int:
 def learn(
     model: models.Model, trainer: trainers.Trainer, texts: Sequence[str], normaliser: normalizers.Normalizer
 ) -> dict[str, Any]:
-    """Train a model of the library on the parts of words, and return it as tokenizer.json has it."""
+    """Train a model of the library on the parts of words; return it in the format of tokenizer.json."""
     learner = library.Tokenizer(model)
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     counts = Counter(word for text in texts for word in text.split())
     parts, cut = Counter[str](), mark_words(cut=True)
-    for word, count in counts.items():  # each different word is split only once, as that takes time
+    for word, count in counts.items():  # split each different word only once, to save time
         for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(clean_text(word))):
             for start in range(0, len(part), LONGEST_PART):
                 parts[part[start : start + LONGEST_PART]] += count
-    # Every part as often as it occurs, a line each, as the library counts for itself.
+    # Pass every part as often as it occurs, one per line, because the library counts them itself.
     lines = (f"{part}\n" * min(1000, count - start) for part, count in parts.items() for start in range(0, count, 1000))
     learner.train_from_iterator(lines, trainer)
     learned: dict[str, Any] = json.loads(learner.to_str())["model"]
@@ -202,10 +202,10 @@ def learn(
 # ---- a profile of texts
 
 
-LINES = 20_000  # looked at, at most
-CLOSED = 128  # words
-ALPHABET = 256  # letters, at most: Chinese characters written apart are words
-NEW = 0.001  # the share of new words that is expected of a closed side, at most
+LINES = 20_000  # about how many lines of a text are profiled
+CLOSED = 128  # maximum different words of a closed text
+ALPHABET = 256  # maximum letters of an alphabet; more, such as Chinese characters separated by spaces, are words
+NEW = 0.001  # maximum expected share of new words in a closed text
 # Blocks of scripts that are written without spaces between words: Thai and Lao, Tibetan, Burmese, Khmer, kana, Han.
 BLOCKS: tuple[tuple[int, int], ...] = (
     (0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
@@ -214,7 +214,7 @@ BLOCKS: tuple[tuple[int, int], ...] = (
 
 
 def is_unspaced(character: str) -> bool:
-    """Return whether a character is of a script without spaces between words."""
+    """Return whether a character belongs to a script without spaces between words."""
     code = ord(character)
     return code >= BLOCKS[0][0] and any(first <= code <= last for first, last in BLOCKS)
 
@@ -223,16 +223,16 @@ def is_unspaced(character: str) -> bool:
 class TextProfile:
     """A profile of the lines of one side."""
 
-    words: float  # of a line, between spaces: the median
-    characters: float  # of a line, without spaces: the median
-    word_length: float  # characters: the mean
-    types: int  # different words
+    words: float  # median number of words in a line, separated by spaces
+    characters: float  # median number of characters in a line, without spaces
+    word_length: float  # mean number of characters in a word
+    types: int  # number of different words
     unspaced: bool
     closed: bool
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "TextProfile":
-        """Profile some texts; of many, a sample at even intervals."""
+        """Profile texts, or a sample of them at even intervals if there are many."""
         rows = [text.split() for text in texts[:: max(1, len(texts) // LINES)]]
         rows = [row for row in rows if row]
         if not rows:
@@ -245,16 +245,16 @@ class TextProfile:
                 if character.isalpha():
                     letters[is_unspaced(character)] += count
         length = sum(len(word) * count for word, count in counts.items()) / total
-        # By Good and Turing, words seen once are as likely as those that were not seen at all.
+        # By the Good-Turing estimate, unseen words are as likely in total as the words seen once.
         once = sum(count == 1 for count in counts.values())
         return cls(
             words=statistics.median(map(len, rows)),
             characters=statistics.median(sum(map(len, row)) for row in rows),
             word_length=length,
             types=len(counts),
-            # Text that was cut into words beforehand has spaces, whatever its script.
+            # Text that was already split into words has spaces, whatever its script.
             unspaced=letters[True] > letters[False] and length > 4,
-            # Numbers are never all there: others have the same digits.
+            # Texts with numbers are never closed: there are always more numbers.
             closed=len(counts) <= CLOSED
             and total >= 1_000
             and once <= NEW * total
@@ -268,19 +268,19 @@ class TextProfile:
 
     @property
     def spelled(self) -> bool:
-        """Return whether words are single characters, or symbols of a small inventory."""
+        """Return whether words are single characters or symbols from a small inventory."""
         return self.closed or (self.word_length <= 1.2 and self.types <= ALPHABET)
 
 
 def letters_in_common(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the share of each side's letters, by frequency, that the other side has too: the smaller of the two."""
+    """Return the share of a side's letters, by frequency, that the other side has too; the smaller of both shares."""
     sides = [
         Counter(c for text in texts[:: max(1, len(texts) // LINES)] for c in text if c.isalpha())
         for texts in (first, second)
     ]
 
     def share(own: Counter[str], other: Counter[str]) -> float:
-        # One name in foreign letters does not make an alphabet.
+        # Ignore rare letters of the other side, such as a name in a foreign alphabet.
         least = max(1, sum(other.values()) // 10_000)
         return sum(n for c, n in own.items() if other[c] >= least) / max(1, sum(own.values()))
 

@@ -1,8 +1,8 @@
-"""Files and streams: lines in, results out, and files that are whole or as before.
+"""Files and streams: read lines, write results, and write files atomically.
 
-Reading lines (`text_lines`): of files and pipes, given texts, pairs, tables in CSV, encodings. Writing results: where
-they go, forms of lines (both `formats`), alignments in Pharaoh format, progress bars. Files: `disk` writes them whole
-and locks, `reading` reads within limits, `packs` are runs in one file.
+`text_lines` reads lines from files, pipes and typed texts, in any encoding, and rows from CSV files. `formats` opens
+outputs and formats their lines, alignments in Pharaoh format and progress bars. `disk` writes files atomically and
+holds locks, `reading` reads small files within limits, and `packs` reads runs that are stored in one file.
 """
 
 from typing import TYPE_CHECKING

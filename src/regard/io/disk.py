@@ -1,8 +1,8 @@
 """Safe writing of files: a file is complete or unchanged, synced to disk, and never outside its folder.
 
-A file is written under a name of its own, synced and renamed; while it is written it is locked, so that the next
-process can tell what a killed one left from what a living one is writing. Everything here works on every system: where
-one has no locks, or does not sync folders, the function says what is lost.
+Regard writes a file under a temporary name, syncs it and renames it. It locks the file while writing, so that another
+process can tell the leftovers of a killed process from a file still being written. Everything here works on every
+system; where a system has no locks or cannot sync folders, the docstring says what is lost.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ except ImportError:  # a system without fcntl and without msvcrt
 else:
     LOCKS = True
 
-STALE = 24 * 3600  # seconds after which a temporary file that cannot be locked is nobody's
+STALE = 24 * 3600  # seconds after which a temporary file counts as abandoned if files cannot be locked
 FULL = (errno.ENOSPC, errno.EDQUOT)
-UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EISDIR)  # of systems that do not sync folders
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # elsewhere `outward_link`, asked before, is all there is
+UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EISDIR)  # errors of systems that cannot sync folders
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # systems without it rely on an earlier check with `outward_link`
 
 
 def reason(error: OSError) -> str:
-    """Describe in plain words why something could not be written."""
+    """Describe in plain words why a write failed."""
     return "the disk is full" if error.errno in FULL else error.strerror or str(error)
 
 
@@ -40,7 +40,7 @@ def reason(error: OSError) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file and sync it to disk; it is complete, or as it was before."""
+    """Write a file atomically and sync it to disk: it is complete, or as it was before."""
     with replacing(path) as file:
         file.write(content.encode(errors="replace") if isinstance(content, str) else content)
     return Path(path)
@@ -48,23 +48,23 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that gets the name `path` when it is complete and synced, and is removed if writing fails.
+    """Open a temporary file; rename it to `path` once it is complete and synced, or remove it if writing fails.
 
-    A link at `path` is replaced, not followed. What killed processes left of it is removed. Of `many` files, which can
-    all be made again, none is synced, and the caller looks for what was left, once.
+    A link at `path` is replaced, not followed. Temporary files that killed processes left for `path` are removed. With
+    `many`, for many files that can be regenerated, nothing is synced, and the caller removes leftovers once.
     """
     path = Path(path)
     if not many:
         remove_leftovers(path.parent, [path.name])
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with open(temporary, "xb") as file:  # never one that is there: it may be a link to elsewhere
+        with open(temporary, "xb") as file:  # never an existing file: it may be a link
             try_lock(file)
             yield file
             file.flush()
             if not many:
                 os.fsync(file.fileno())
-            if os.name != "nt":  # Windows renames no open file
+            if os.name != "nt":  # Windows cannot rename an open file
                 os.replace(temporary, path)
         if os.name == "nt":
             os.replace(temporary, path)
@@ -73,13 +73,13 @@ def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):  # a full disk gives no name
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):  # None if the disk is full
             error.filename, error.filename2 = str(path), None
         raise
 
 
 def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Remove temporary files, of these names or any, that killed processes left; spare those of running processes."""
+    """Remove temporary files that killed processes left, for these names or all; keep those of running processes."""
     name_set = None if names is None else set(names)
     try:
         entries = os.listdir(folder)
@@ -91,18 +91,18 @@ def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
             continue
         path, is_held = folder / each, False
         with contextlib.suppress(OSError):  # another process may have removed it
-            if not path.is_symlink():  # which is none of ours
+            if not path.is_symlink():  # `replacing` never creates links
                 with open(path, "r+b") as file:
                     locked = try_lock(file)
                     is_held = locked is False or (locked is None and time.time() - path.stat().st_mtime < STALE)
-                    if not is_held and os.name != "nt":  # Windows removes no open file
+                    if not is_held and os.name != "nt":  # Windows cannot remove an open file
                         path.unlink()
             if not is_held:
                 path.unlink(missing_ok=True)
 
 
 def no_link(path: str, flags: int) -> int:
-    """Open a file for `open(…, opener=no_link)` without following a link of its name."""
+    """Open a file without following a symbolic link, as the `opener` of `open`."""
     return os.open(path, flags | NO_LINK, 0o666)
 
 
@@ -110,10 +110,10 @@ def no_link(path: str, flags: int) -> int:
 
 
 def sync(folder: Path) -> None:
-    """Sync the names in a folder to disk, if the system can sync folders."""
+    """Sync a folder's entries to disk, if the system can sync folders."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folder
+    except PermissionError:  # Windows cannot open folders
         return
     try:
         os.fsync(descriptor)
@@ -126,22 +126,22 @@ def sync(folder: Path) -> None:
 
 
 def sync_all(folder: Path) -> None:
-    """Sync a folder to disk, with everything in it."""
+    """Sync a folder and everything in it to disk."""
     for path, _, files in os.walk(folder):
         for name in files:
-            with open(Path(path) / name, "r+b") as file:  # Windows syncs only what can be written
+            with open(Path(path) / name, "r+b") as file:  # Windows only syncs files open for writing
                 os.fsync(file)
         sync(Path(path))
 
 
 @contextlib.contextmanager
 def temporary_folder(parent: Path, beginning: str) -> Iterator[Path]:
-    """Make a folder whose name begins so, which is removed behind the block unless it has another name by then.
+    """Make a folder whose name starts with `beginning`; remove it after the block unless it was renamed.
 
-    What killed processes left of such folders is removed; the lock beside each spares what a living one writes.
+    Folders that killed processes left are removed; a lock file beside each folder protects those still in use.
     """
     for left in parent.glob(f"{glob.escape(beginning)}*.lock"):
-        with contextlib.suppress(OSError), lock(left):  # BlockingIOError: its process lives
+        with contextlib.suppress(OSError), lock(left):  # BlockingIOError: its process is still running
             shutil.rmtree(left.with_name(left.name.removesuffix(".lock")), ignore_errors=True)
     folder = parent / f"{beginning}{secrets.token_hex(16)}"
     try:
@@ -153,9 +153,9 @@ def temporary_folder(parent: Path, beginning: str) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder and its parents, synced; return the new ones, the uppermost first.
+    """Make a folder and its parents and sync them; return the new folders, outermost first.
 
-    FileNotFoundError: another process removed one of them meanwhile.
+    Raise FileNotFoundError if another process removes one of them in the meantime.
     """
     missing = []
     while not folder.exists():
@@ -169,21 +169,21 @@ def make_folder(folder: Path) -> list[Path]:
             continue
         folders.append(each)
         sync(each.parent)
-    if missing and not stat.S_ISDIR(os.stat(missing[0]).st_mode):  # FileNotFoundError: it was removed at once
+    if missing and not stat.S_ISDIR(os.stat(missing[0]).st_mode):  # FileNotFoundError: already removed
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing[0]))
     return folders
 
 
 def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
-    """Return the first of these paths that is a link out of the folder, or a link in a circle."""
+    """Return the first of these paths that is a symbolic link out of the folder or part of a loop of links."""
     home = folder.resolve()
     for path in paths:
         if path.is_symlink():
             try:
                 target = path.resolve()
-            except (OSError, RuntimeError):  # in a circle, up to Python 3.12
+            except (OSError, RuntimeError):  # a loop of links, up to Python 3.12
                 return path
-            if target.is_symlink() or not target.is_relative_to(home):  # still a link: in a circle, from 3.13 on
+            if target.is_symlink() or not target.is_relative_to(home):  # still a link: a loop, from Python 3.13 on
                 return path
     return None
 
@@ -192,7 +192,7 @@ def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
 
 
 def try_lock(file: IO[Any]) -> bool | None:
-    """Lock an open file until it is closed and return whether that worked; None if files cannot be locked."""
+    """Lock an open file until it is closed; return whether that succeeded, or None if files cannot be locked."""
     if not LOCKS:
         return None
     try:
@@ -206,10 +206,10 @@ def try_lock(file: IO[Any]) -> bool | None:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold the lock file `path` inside the block, then remove it; BlockingIOError if another process holds it.
+    """Hold the lock file `path` inside the block, then remove it; raise BlockingIOError if another process holds it.
 
-    Where files cannot be locked, that the file is there is the lock (errno EEXIST); one that a killed process left has
-    to be removed by hand.
+    On file systems without locks, the existence of the file is the lock (errno EEXIST); the user then has to remove a
+    lock file that a killed process left.
     """
     while True:
         file, new = open_lock(path)
@@ -218,7 +218,7 @@ def lock(path: Path) -> Iterator[None]:
             file.close()
             number = errno.EWOULDBLOCK if locked is False else errno.EEXIST
             raise BlockingIOError(number, os.strerror(number), str(path))
-        # Whoever held it before may have removed it since it was opened: then another process has another one.
+        # The previous holder may have removed the file after it was opened here; another process may lock a new one.
         with contextlib.suppress(FileNotFoundError):
             if locked is None or os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False)):
                 break
@@ -234,10 +234,10 @@ def lock(path: Path) -> Iterator[None]:
 
 
 def open_lock(path: Path) -> tuple[BinaryIO, bool]:
-    """Open a lock file and return whether it is new; an existing one keeps its contents, as it may not be a lock."""
+    """Open a lock file and return whether it is new; an existing file keeps its contents, as it may not be a lock."""
     flags = os.O_RDWR | NO_LINK | getattr(os, "O_BINARY", 0)
     while True:
         with contextlib.suppress(FileExistsError):
             return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), "r+b"), True
-        with contextlib.suppress(FileNotFoundError):  # whoever held it has just removed it
+        with contextlib.suppress(FileNotFoundError):  # its holder has just removed it
             return os.fdopen(os.open(path, flags), "r+b"), False

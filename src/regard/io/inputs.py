@@ -1,6 +1,4 @@
-"""The inputs that commands read line by line: sources with their prefixes, pairs to be scored, documents to be
-labelled.
-"""
+"""Inputs that commands read line by line: sources with prefixes, pairs to score, documents to label."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +22,17 @@ from regard.io.lines import (
 )
 from regard.io.output import LabelOutput, label_line
 
-NAMED = 10  # documents without words that are named; more are counted
-SHOWN = 60  # characters of an argument in a message
+NAMED = 10  # documents without words that warnings name; further ones are only counted
+SHOWN = 60  # maximum characters of an argument in a message
 Name = TypeVar("Name", str, Path, str | None, Path | None)
-DOCUMENTS = 256  # documents that are read together
+DOCUMENTS = 256  # documents per chunk
 
 
 def text_or_file(argument: str, as_text: bool = False) -> str:
-    """Decide whether a person gave a text or the name of a file: a GivenText, or the name as it is.
+    """Decide whether an argument is a text or a file name; return a GivenText, or the name unchanged.
 
-    What is there is a file, and so is "-", standard input; what has white space in it is a text. A single word that is
-    no file may be the name of one, mistyped: it is refused, unless the person says that it is a text (`--text`).
+    An existing path and "-" (standard input) are files; any other argument that contains white space is a text. Any
+    other single word may be a mistyped file name, so it is refused unless `as_text` is set (`--text`).
     """
     if not as_text and is_there(argument):
         return argument
@@ -44,10 +42,10 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
 
 
 def texts_or_files(arguments: Sequence[str], as_text: bool = False) -> list[str]:
-    """Decide whether a person gave texts or the names of files: one GivenText with all of them, or the names.
+    """Decide whether arguments are texts or file names; return one GivenText with all texts, or the names.
 
-    They are all texts or all files. Where one is clearly a text, being empty or having white space in it, single words
-    are texts, too.
+    They are all texts or all files. If one argument is clearly a text (empty, or with white space), single words count
+    as texts too.
     """
     if not arguments:
         return ["-"]
@@ -71,29 +69,29 @@ def texts_or_files(arguments: Sequence[str], as_text: bool = False) -> list[str]
 
 
 def is_there(argument: str) -> bool:
-    """Return whether something of this name can be read: a file, a folder, or "-", standard input."""
+    """Return whether the argument names an existing file or folder, or is "-" (standard input)."""
     if not argument.strip():
         return False
     try:
         return argument == "-" or Path(argument).exists()
-    except PermissionError:  # in a folder that may not be looked into: reading it says so
+    except PermissionError:  # the folder is not accessible: reading the file reports it
         return True
-    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+    except (OSError, ValueError):  # too long for a file name, or with a NUL character
         return False
 
 
 def is_clearly_text(argument: str) -> bool:
-    """Return whether an argument that is no file cannot be the name of one, mistyped."""
+    """Return whether an argument that is not a file is too unlike a file name to be a mistyped one."""
     return not argument or any(map(str.isspace, argument))
 
 
 def show_argument(argument: str) -> str:
-    """Show the beginning of an argument in a message."""
+    """Shorten an argument for a message."""
     return argument if len(argument) <= SHOWN else f"{argument[:SHOWN]}…"
 
 
 def encode_input(path: Name, encoding: str | None) -> Name:
-    """Attach the encoding that a person gave to the name of a file; a text that was typed has none."""
+    """Attach the encoding given with `--encoding` to a file name; a typed text has none."""
     if encoding is None:
         return path
     if problem := check_encoding(encoding):
@@ -102,12 +100,12 @@ def encode_input(path: Name, encoding: str | None) -> Name:
 
 
 def encode_inputs(encoding: str | None, *paths: Any) -> list[Any]:
-    """Attach the encoding to the names of several files."""
+    """Attach the encoding to several file names."""
     return [encode_input(path, encoding) for path in paths]
 
 
 def one_input(arguments: Sequence[str]) -> str:
-    """Return the one file or text that a command was given, or "-", standard input."""
+    """Return a command's only file or text argument; "-" (standard input) if there is none."""
     if len(arguments) > 1:
         raise CommandError(
             f"{arguments[1]}: a second argument given, expected one text, or one file of a document a line"
@@ -116,20 +114,20 @@ def one_input(arguments: Sequence[str]) -> str:
 
 
 def announce_keyboard(path: str, what: str) -> None:
-    """Print that lines are read from the keyboard, where standard input is one: `what` is what a line holds."""
+    """If standard input is a terminal, print that lines come from the keyboard; `what` names the content of a line."""
     if is_keyboard(path):
         print(f"reading from the keyboard: one {what} per line, Ctrl-D to end", file=sys.stderr)
 
 
 def is_keyboard(path: str) -> bool:
-    """Return whether lines are typed while they are read: standard input is a terminal."""
+    """Return whether the input is typed at a terminal."""
     return path == "-" and sys.stdin is not None and sys.stdin.isatty()
 
 
 class Block(NamedTuple):
-    """Lines that are translated together: the number of the first, from 1, and what each output begins with.
+    """Lines of one input that are translated together, with the prefix of each output.
 
-    They are of one of the inputs, whose lines are counted by themselves, too.
+    `first` is the number of the first line among the lines of all inputs, from 1.
     """
 
     first: int
@@ -140,11 +138,11 @@ class Block(NamedTuple):
 
 
 class SourceLines:
-    """Lines to translate, of one input or of several, and the prefixes of their outputs: one for all, or for each.
+    """Lines to translate, from one or several inputs, with the prefixes of their outputs: one for all, or one per line.
 
-    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. Bytes that
-    are not UTF-8 are read as �; `say` is told of them, and of lines that were cut. `texts` may be set: each makes
-    sources of an input's lines that are not that already.
+    Inputs that can be read twice are checked in advance: `total` is their number of lines, or None if one is a pipe.
+    Bytes that are not UTF-8 are read as �; `say` reports them, and truncated lines. Callers may set `texts`, which
+    holds one function per input that turns its lines into sources.
     """
 
     def __init__(
@@ -176,7 +174,7 @@ class SourceLines:
             announce_keyboard(each, "sentence")
             if count == 0:
                 say(f"{display_name(each)}: empty, nothing to translate")
-        # Each process has work to do even where the lines are few.
+        # Small blocks, so that every process has work even if there are few lines.
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
     def blocks(self) -> Iterator[Block]:
@@ -189,7 +187,7 @@ class SourceLines:
                 own = None if self.prefix is None else [self.prefix] * len(lines)
                 if prefixes is not None:
                     own = list(islice(prefixes, len(lines)))
-                    if len(own) < len(lines):  # of pipes nobody knew
+                    if len(own) < len(lines):  # a pipe was too short
                         raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
                 yield Block(first, texts(lines), own, path, first - before + 1)
                 first += len(lines)
@@ -199,7 +197,7 @@ class SourceLines:
             raise self.unequal(f"{first - 1:,}", first - 1 + more)
 
     def unequal(self, lines: str, prefixes: int) -> DataError:
-        """Build the error for a file of prefixes whose number of lines differs from the sources'."""
+        """Build the error for a prefix file whose number of lines differs from that of the sources."""
         *names, last = map(display_name, self.paths)
         given, have = (f"{', '.join(names)} and {last}", "have") if names else (last, "has")
         return DataError(
@@ -209,11 +207,10 @@ class SourceLines:
 
 
 class LinePairs:
-    """Line i of one file with line i of the other; without a source, only the lines of the target.
+    """Pairs of line i of a source file and line i of a target file; without a source, only the target's lines.
 
-    Files that can be read twice are looked at in advance; `total` is the number of pairs, and None of pipes. `say` is
-    told of lines that were cut. `source_texts` and `target_texts` may be set: they make texts of lines that are not
-    that already.
+    Files that can be read twice are checked in advance; `total` is the number of pairs, or None if all files are pipes.
+    `say` reports truncated lines. Callers may set `source_texts` and `target_texts`, which turn lines into texts.
     """
 
     def __init__(self, source: str | None, target: str | None, say: Say = ignore):
@@ -230,14 +227,14 @@ class LinePairs:
         self.total = counts[0] if counts else None
 
     def check(self, run: str, alone: bool, reads: Sequence[str] = ("text",)) -> None:
-        """Refuse a source that nobody reads, as it writes `alone`, and a translation without its source."""
+        """Refuse a source for a language model (`alone`), and a missing source for a model that reads text."""
         if alone and self.source is not None:
             raise CommandError(f"--source: {run} is a language model and reads no source; give only --target")
         if not alone and "text" in reads and self.source is None:
             raise CommandError(f"--source: missing, expected the text file of the sources, because {run} translates")
 
     def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:
-        """Sources, where there are any, and as many targets."""
+        """Yield chunks of sources (None without a source file) and of as many targets."""
         first = self.target if self.source is None else self.source
         count, chunks = 0, read_chunks(first, CHUNK, self.say)
         alone = self.source is None
@@ -255,7 +252,7 @@ class LinePairs:
 
 
 def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | None, earlier: int) -> None:
-    """Refuse a line of more tokens than the model has positions for; `earlier` lines were before these."""
+    """Refuse a line with more tokens than the model has positions; `earlier` lines precede these in the file."""
     for i, ids in enumerate(lines if most is not None else (), earlier + 1):
         if most is not None and len(ids) > most:
             place = f"{display_name(name or '')}, line {i:,}"
@@ -265,8 +262,8 @@ def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | 
 class DocumentLines:
     """Documents to label, one per line, from a file, or from standard input ("-") as they arrive.
 
-    A file is looked at in advance: `total` is the number of its lines, and None of a pipe. Bytes that are not UTF-8 are
-    read as �, and counted. `texts` makes documents of its lines where they are not that already.
+    A file is checked in advance: `total` is its number of lines, or None for a pipe. Bytes that are not UTF-8 are read
+    as �, and `warn` reports how many lines have some. `texts` turns lines into documents.
     """
 
     def __init__(self, path: str, warn: Callable[[str], None], texts: Callable[[list[str]], list[str]] | None = None):
@@ -280,7 +277,7 @@ class DocumentLines:
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
-        """Yield how many lines were labelled, and the text to write for them; a line without words stays empty."""
+        """Yield the number of lines labelled and the text to write for them; a line without words gets no label."""
         for lines in map(self.texts, read_chunks(self.path, DOCUMENTS, self.warn, replace=True)):
             lines_out = []
             for text, output in zip(lines, classify(lines), strict=True):

@@ -1,19 +1,19 @@
 """Decode lines of text from bytes, block by block: plain or gzip, from a file, a pipe or a device.
 
-A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. Text is UTF-8 without NUL, or of the encoding that an `EncodedFile` names; a DataError names the line that
-is not, after the lines before it were given. Where odd bytes are to stop nothing, they are read as �, and how many
-lines have some is said once. A line is cut while it is read: MAX_LINE_CHARACTERS characters of it
-are kept, however long it is and however little it takes packed, so that memory is bounded. How many lines were cut is
-said once, with the number of the first.
+A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and other Unicode
+separators are ordinary characters. Text is UTF-8 without NUL, or in the encoding that an `EncodedFile` names. After
+yielding the lines before an invalid one, a reader raises a DataError that names it; with `replace`, it reads invalid
+bytes as � instead and reports once how many lines have some. A line is truncated while it is read, to
+MAX_LINE_CHARACTERS characters, so memory stays bounded however long a line is and however well it compresses. A reader
+reports once how many lines were truncated, with the number of the first.
 
-`read_chunks` reads what is there and does not wait for more: whoever types a line into a pipe is answered before the
-next one, and a file still comes in chunks that fill a batch.
+`read_chunks` does not wait for more input than is available: a process that writes one line into a pipe gets its answer
+before it writes the next, and a file still comes in chunks that fill a batch.
 
-A CSV comes as lines of a TSV. A record of it may take several lines, as a quoted text may hold line breaks; each
-becomes a space, and so does a tab. The separator is a comma, or a semicolon where the first line has no comma outside
-quotation marks. A first record of names, such as source,target or label,text or en,de, is a header: it is not a row,
-and columns are found by it.
+A CSV file is read as lines of a TSV. A quoted cell may contain line breaks, so a record may span several lines; line
+breaks and tabs in a cell become spaces. The separator is a comma, or a semicolon if the first line has semicolons but
+no comma outside quotation marks, or is a header with semicolons. A first record of names, such as source,target or
+label,text or en,de, is a header: it is not a row, and columns are found by it.
 """
 
 import contextlib
@@ -33,36 +33,36 @@ from regard.errors import CommandError, DataError
 from regard.io.encodings import encoding_of, hint, transcode
 from regard.io.reading import read_facts
 
-MAX_LINE_CHARACTERS = 1_000_000  # characters of a line: far more than a sentence has, or a document
-KEPT = 4 * MAX_LINE_CHARACTERS  # bytes that may be needed for them
-BLOCK = 1 << 16  # bytes read, or unpacked, at a time
-WHOLE = 1 << 29  # bytes of a file that is read as one text
+MAX_LINE_CHARACTERS = 1_000_000  # maximum characters of a line, far more than a sentence or a document has
+KEPT = 4 * MAX_LINE_CHARACTERS  # maximum bytes of that many characters in UTF-8
+BLOCK = 1 << 16  # bytes read, or decompressed, at a time
+WHOLE = 1 << 29  # maximum bytes of a file that is read as one text
 GZIP = b"\x1f\x8b"
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
+UNZIPPED = 16 + zlib.MAX_WBITS  # zlib's `wbits` for data with a gzip header
 
 Say = Callable[[str], None]
-Stream = io.BufferedIOBase  # `io.UnsupportedOperation` for its number says that all of it is there
-CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
+Stream = io.BufferedIOBase  # if its `fileno` raises io.UnsupportedOperation, all of it is in memory
+CHUNK = 1024  # lines decoded together: enough to sort by length, few enough for results to appear soon
 CHUNK_CUDA = 16 * CHUNK
-CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
+CHARACTERS = 4_000_000  # characters after which a chunk is complete, however few its lines
 STANDARD = "-"
-TEXT = "the text"  # a GivenText, in messages
+TEXT = "the text"  # the name of a GivenText in messages
 
 
 class GivenText(str):
-    """A text that a person typed where the name of a file could stand: its lines are read as those of a file are."""
+    """A text given in place of a file name; its lines are read like those of a file."""
 
     __slots__ = ()
 
 
 def ignore(text: str) -> None:
-    """Drop a message, where somebody else reports it."""
+    """Drop a message, for callers that report it elsewhere."""
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse what cannot be read twice, and what would never end, before it is opened: pipes and devices."""
+    """Raise a DataError unless the path is a regular file; pipes and devices may never end, or cannot be read twice."""
     try:
         if not Path(path).exists():
             raise DataError(f"{path}: no such file")
@@ -76,7 +76,7 @@ def check_file(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def open_file(path: str | Path) -> Iterator[io.BufferedReader]:
-    """Open a file that is read more than once; a DataError names what it is instead, or what the system refuses."""
+    """Open a file that is read more than once; raise a DataError if it is not a regular file or cannot be read."""
     check_file(path)
     try:
         with open(path, "rb") as file:
@@ -88,13 +88,13 @@ def open_file(path: str | Path) -> Iterator[io.BufferedReader]:
 def read_lines(
     stream: Stream, name: str, say: Say = ignore, encoding: str | None = None, *, replace: bool = False
 ) -> Iterator[list[str]]:
-    """Yield the lines that end in each block of bytes, and the last one; messages call the stream `name`.
+    """Yield for each block of bytes the lines that end in it, then the last line; messages call the stream `name`.
 
-    `encoding` is that of the text, where it is not UTF-8. With `replace` bytes that are not UTF-8 are read as �.
+    `encoding` is the text's encoding if it is not UTF-8. With `replace`, bytes that are not UTF-8 are read as �.
     """
     number = cut = first_cut = 0
     odd = OddLines(name) if replace else None
-    begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
+    begun, length = bytearray(), 0  # the unfinished line: the bytes kept, and its length so far
     try:
         for block in transcode(decompress(stream), name, encoding):
             nul = block.find(b"\0")
@@ -140,15 +140,15 @@ def read_lines(
 
 @dataclass
 class OddLines:
-    """The lines of a stream that have bytes which are not UTF-8, and were replaced."""
+    """A count of the lines of a stream whose invalid UTF-8 bytes were replaced, with details of the first."""
 
     name: str
     count: int = 0
     first: str = ""
-    sample: bytes = b""  # what was read with the first, by which another encoding is guessed
+    sample: bytes = b""  # the first such line and its block, from which the encoding is guessed
 
     def replace(self, line: bytes | bytearray, number: int, place: int, block: bytes) -> str:
-        """Decode a line with � in the place of odd bytes, the first of them at `place`."""
+        """Decode a line with � in place of invalid bytes, of which the first is at index `place`."""
         if not self.count:
             self.sample = bytes(line[:BLOCK]) + block
             self.first = f"line {number:,}, byte {place + 1:,} (0x{line[place]:02x})"
@@ -156,19 +156,19 @@ class OddLines:
         return line.decode(errors="replace")
 
     def describe(self) -> str:
-        """Describe them in one sentence."""
+        """Describe the lines in one sentence."""
         lines = "1 line has bytes that are" if self.count == 1 else f"{self.count:,} lines have bytes that are"
         first = self.first if self.count == 1 else f"the first is {self.first}"
-        guess = "" if self.name == TEXT else hint(self.sample)  # of a text that was typed no option sets the encoding
+        guess = "" if self.name == TEXT else hint(self.sample)  # no option sets the encoding of a typed text
         return f"{self.name}: {lines} not UTF-8 and were read as �: {first}; convert it to UTF-8{guess}"
 
 
 def decode_line(
     raw: bytes | bytearray, length: int, place: str, number: int, block: bytes = b"", odd: OddLines | None = None
 ) -> tuple[str, bool]:
-    """Decode a line of `length` bytes, of which these are the first; return the text, and whether it is all of it.
+    """Decode a line of `length` bytes from its first bytes, `raw`; return the text, and whether it is complete.
 
-    `block` are the bytes that it was read with, by which another encoding is guessed.
+    `block` is the block of bytes that contains the end of the line; it helps to guess another encoding.
     """
     check_utf16(raw, place, number)
     whole = length == len(raw)
@@ -177,7 +177,7 @@ def decode_line(
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        if not whole and error.start >= len(line) - 3:  # half a character, at which it was cut
+        if not whole and error.start >= len(line) - 3:  # the line was truncated inside a character
             text = line[: error.start].decode()
         elif odd is not None:
             text = odd.replace(line, number, error.start, block)
@@ -190,13 +190,13 @@ def decode_line(
 
 
 def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
-    """Refuse a first line that begins as UTF-16 does."""
+    """Raise a DataError if the first line begins with a UTF-16 byte-order mark."""
     if number == 1 and raw.startswith(UTF16_MARKS):
         raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8, or add --encoding utf-16")
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
-    """Yield bytes as they come, unpacked where the first two say that they are gzip; a zlib.error if it is broken."""
+    """Yield the bytes of a stream as they come, decompressed if it is gzip; raise zlib.error if the gzip is broken."""
     data = stream.read1(BLOCK)
     while len(data) == 1 and (more := stream.read1(BLOCK)):
         data += more
@@ -207,7 +207,7 @@ def decompress(stream: Stream) -> Iterator[bytes]:
         return
     member = zlib.decompressobj(UNZIPPED)
     while data:
-        if member.eof:  # files that were packed one by one and put together, or the padding of an archive
+        if member.eof:  # concatenated gzip files, or zero padding at the end
             data = data.lstrip(b"\0")
             if not data:
                 data = stream.read1(BLOCK)
@@ -220,12 +220,12 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
 
 def reason(error: zlib.error) -> str:
-    """Describe what is wrong with gzip, without the number that zlib puts before it."""
+    """Return the text of a zlib error without its error number."""
     return str(error).rpartition("data: ")[2]
 
 
 def read_whole(path: str | Path) -> str:
-    """Read a file as one text, gzip or not."""
+    """Read a file, plain or gzip, as one text."""
     data = bytearray()
     try:
         with open_file(path) as stream:
@@ -244,7 +244,7 @@ def read_whole(path: str | Path) -> str:
 def unequal_lines(
     source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
 ) -> DataError:
-    """Build the error for two files whose lines belong together and are not as many."""
+    """Build the error for two parallel files with different numbers of lines."""
     return DataError(
         f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected the same number, "
         f"because line i of one {how} line i of the other"
@@ -252,26 +252,26 @@ def unequal_lines(
 
 
 def display_name(path: str | Path) -> str:
-    """Name a file as messages do."""
+    """Return the name of an input in messages."""
     if isinstance(path, GivenText):
         return TEXT
     return "standard input" if str(path) == STANDARD else str(path)
 
 
 def is_pipe(path: str | Path) -> bool:
-    """Return whether it is there and cannot be read twice: standard input, a named pipe."""
+    """Return whether an input exists and cannot be read twice: standard input, a named pipe, a device."""
     if isinstance(path, GivenText):
         return False
     return str(path) == STANDARD or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
 
 
 def count_lines(path: str | Path, *, replace: bool = False) -> int:
-    """Count the lines of a file, and decode them all: what cannot be read is known before any work is done."""
+    """Count the lines of a file; this decodes them all, so errors show up before any work is done."""
     return sum(map(len, read_chunks(path, replace=replace)))
 
 
 def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
-    """Refuse a file that had another number of lines when they were counted."""
+    """Raise a DataError if a file's number of lines has changed since they were counted."""
     if before is not None and lines != before:
         raise DataError(f"{path}: changed while it was read: it had {before:,} lines, and then {lines:,}")
 
@@ -279,10 +279,10 @@ def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
 def read_chunks(
     path: str | Path, size: int = CHUNK, say: Say = ignore, *, replace: bool = False
 ) -> Iterator[list[str]]:
-    """Yield the lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
+    """Yield chunks of lines of a file or, for "-", of standard input: the available lines, one to `size` of them.
 
-    A DataError names the line that is not UTF-8 text; the lines before it are given first. With `replace` odd bytes are
-    read as �. `say` is told at the end how many lines had some, and how many were cut.
+    A line that is not valid text raises a DataError that names it, after the lines before it. With `replace`, invalid
+    bytes are read as �. At the end, `say` reports how many lines had some, and how many were truncated.
     """
     if isinstance(path, GivenText):
         given = io.BytesIO(path.encode(errors="surrogateescape") or b"\n")
@@ -316,7 +316,7 @@ def gather_chunks(
     table: bool = False,
     replace: bool = False,
 ) -> Iterator[list[str]]:
-    """Yield as many lines at a time as can be had without waiting; of a `table`, a CSV, each record is one of a TSV."""
+    """Yield chunks of lines without waiting for more input; with `table` (CSV), each record becomes a line of a TSV."""
     lines: list[str] = []
     characters = 0
     blocks = read_lines(stream, name, say, encoding, replace=replace)
@@ -342,46 +342,46 @@ def gather_chunks(
 
 
 def is_ready(stream: Stream) -> bool:
-    """Return whether reading on would not have to wait."""
+    """Return whether a read would not block."""
     try:
         number = stream.fileno()
-    except io.UnsupportedOperation:  # it is all in memory
+    except io.UnsupportedOperation:  # the stream is in memory
         return True
     try:
         return bool(select.select([number], [], [], 0)[0])
-    except (OSError, ValueError):  # a system that can only ask this of sockets
+    except (OSError, ValueError):  # a system where `select` only works on sockets
         return False
 
 
 # ---- CSV as lines of a TSV
 
 
-FIELD = 1_000_000  # characters of a text
+FIELD = 1_000_000  # maximum characters of a cell
 BREAKS = re.compile(r"[\t\r\n]+")
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 NUMBERS = {"source": 1, "target": 2, "alignment": 3, "label": 1, "text": 2, "picture": 1, "caption": 2}
 NUMBERS["picture label"] = 2
 HEADERS = read_facts("regard.io", "headers.toml")
-ALIASES = {column: words.split() for column, words in HEADERS["columns"].items()}  # what else a header calls a column
+ALIASES = {column: words.split() for column, words in HEADERS["columns"].items()}  # other names of a column in headers
 WORDS = {*itertools.chain(*ALIASES.values()), *HEADERS["others"].split()}
 CODES = frozenset(HEADERS["languages"].split())
 
 
 def ending(path: str | Path) -> str:
-    """Return the ending of a file's name, without that of gzip."""
+    """Return the lower-case suffix of a file name, ignoring .gz."""
     return Path(str(path).removesuffix(".gz")).suffix.lower()
 
 
 def is_csv(path: str | Path) -> bool:
-    """Return whether a file is a CSV by its name."""
+    """Return whether a file's name is that of a CSV file."""
     return ending(path) == ".csv"
 
 
 def csv_rows(lines: Iterable[str], name: str, header: bool | None = None) -> Iterator[tuple[int, str]]:
     """Yield each record as a line of a TSV, with the number of its first line in the file, from 1.
 
-    `header` says whether the first record is one; by default its words do. A DataError names the line where quotation
-    marks do not fit.
+    `header` says whether the first record is a header; by default `is_header` decides. Unbalanced quotation marks raise
+    a DataError that names the line.
     """
     for place, (number, cells) in enumerate(records(lines, name)):
         if place == 0 and (is_header(cells) if header is None else header):
@@ -391,7 +391,7 @@ def csv_rows(lines: Iterable[str], name: str, header: bool | None = None) -> Ite
 
 def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each record, with the number of its first line; a blank line is a record without cells."""
-    if csv.field_size_limit() < FIELD:  # of the whole process, and never lowered
+    if csv.field_size_limit() < FIELD:  # this limit holds for the whole process; never lower it
         csv.field_size_limit(FIELD)
     rest = iter(lines)
     first = next(rest, None)
@@ -413,7 +413,7 @@ def records(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
         yield number, cells
 
 
-BAD_CSV = {  # what the parser finds, in words for people
+BAD_CSV = {  # parts of the parser's messages, and clearer messages
     "unexpected end": "a quotation mark that opens a text here is not closed",
     "expected after": "text behind a closing quotation mark; "
     'inside of a quoted text, write each quotation mark twice ("")',
@@ -422,7 +422,7 @@ BAD_CSV = {  # what the parser finds, in words for people
 
 
 def is_header(cells: list[str]) -> bool:
-    """Return whether the first record names columns: two of the words that do or of languages, or one that is alone."""
+    """Return whether a first record is a header: two cells (or its only cell) are column words or language codes."""
     names = [cell.strip().casefold() for cell in cells]
     if not all(names) or len({*names}) < len(names) or max(map(len, names), default=99) > 30:
         return False
@@ -431,20 +431,20 @@ def is_header(cells: list[str]) -> bool:
 
 
 def find_header(lines: Iterable[str], name: str) -> tuple[list[str], bool]:
-    """Return the cells of the first record, and whether it is a header."""
+    """Return the cells of the first record and whether it is a header."""
     _, cells = next(records(lines, name), (1, list[str]()))
     return cells, is_header(cells)
 
 
 def name_column(value: str | int | None, default: str) -> str | int:
-    """Return the name of a column, or its number where a number is given."""
+    """Return a column's name, or its number if the value is a number; `default` if the value is None."""
     if value is None:
         return default
     return int(value) if isinstance(value, int) or value.isdecimal() else value
 
 
 def locate_column(cells: list[str], header: bool, column: str | int, name: str) -> tuple[int, bool]:
-    """Return the number of a column, from 1, by the first record; and whether that is a header."""
+    """Find a column in the first record; return its number, from 1, and whether that record is a header."""
     if isinstance(column, int):
         return column, header
     names = [cell.strip().casefold() for cell in cells]

@@ -1,9 +1,9 @@
-"""The destination of results, standard output or a file that is complete or absent, and their forms.
+"""Destinations and formats of results: standard output, or a file that is either complete or absent.
 
-What is said meanwhile: a progress bar, and the source words that outputs leave out, line by line. Forms of lines:
-outputs, scores and labels, one per line; n-best lists in Moses format; JSON; word alignments in Pharaoh format, one
-line per sentence, links source-target, counted from 0, as in `0-0 1-2`. People who align by hand mark links that are
-merely possible, `3?4` or `3p4`.
+Formats: outputs, scores and labels, one per line; n-best lists in Moses format; JSON; word alignments in Pharaoh
+format, one line per sentence, with links source-target, counted from 0, as in `0-0 1-2`. Human annotators mark links
+that are merely possible as `3?4` or `3p4`. This module also reports progress: a progress bar, and the source words that
+outputs leave untranslated.
 """
 
 import contextlib
@@ -26,26 +26,26 @@ from regard.io.disk import replacing
 from regard.io.lines import GivenText, Say
 from regard.messages import visible
 
-LISTED = 6  # lines that a message names
-QUOTED_CHARACTERS = 80  # characters of words in a row that are shown
-BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
+LISTED = 6  # maximum lines that a message names
+QUOTED_CHARACTERS = 80  # maximum characters of a quotation of words
+BREAKS = re.compile(r"[\t\r\n]+")  # models with byte pieces can produce these, but an output has to stay on one line
 Link = tuple[int, int]  # a source word and a target word
-LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
-SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be read
-SHOWN = 30  # characters of what is no link, in a message
+LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # nine digits are enough for any sentence
+SLIPS = 50  # one line in this many may have unusable links
+SHOWN = 30  # maximum characters of an invalid link in a message
 
 
-TextOutput = Any  # an output of a search (`regard.decoding`, a layer above)
+TextOutput = Any  # a decoder's output (`regard.decoding`, a layer above)
 LabelOutput = Any  # a label with its probabilities (`regard.tasks`)
 
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """The contents of an output line.
+    """The format of an output line.
 
-    The text; with `scores` its score behind a tab; with `alignment` the links in Pharaoh's format behind another. With
-    `nbest` there is a line an output, `i ||| text ||| score`, i the line of the source from 0. With `as_json` there is
-    one object per source.
+    A line holds the text; with `scores`, a tab and the score; with `alignment`, a tab and the links in Pharaoh format.
+    With `nbest`, there is one line per output, `i ||| text ||| score`, where i is the source's line from 0. With
+    `as_json`, there is one JSON object per source.
     """
 
     scores: bool = False
@@ -54,7 +54,7 @@ class OutputFormat:
     as_json: bool = False
 
     def lines(self, i: int, source: str, outputs: Sequence[TextOutput]) -> str:
-        """Format the outputs for source number i (from 0), ends of lines included."""
+        """Format the outputs for source number i (from 0), including the newlines."""
         if self.as_json:
             return json_line({"source": source, "translations": [*map(as_json_object, outputs)]})
         if not self.nbest:
@@ -62,7 +62,7 @@ class OutputFormat:
         return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
 
     def line(self, output: TextOutput, between: str) -> str:
-        """Format one output."""
+        """Format one output, with the separator `between` its cells."""
         cells = [BREAKS.sub(" ", output.text)]
         cells += [f"{output.score:.4f}"] if self.scores or self.nbest else []
         cells += [format_pharaoh(output.alignment or ())] if self.alignment else []
@@ -70,7 +70,7 @@ class OutputFormat:
 
 
 def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
-    """Return an output as JSON has it, without what has no meaning for a task."""
+    """Return an output as a JSON object, without the keys in `left_out`."""
     row: dict[str, Any] = {
         "text": output.text,
         "score": json_number(output.score),
@@ -85,14 +85,14 @@ def as_json_object(output: TextOutput, *left_out: str) -> dict[str, Any]:
 
 
 def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
-    """Format a line of what a language model wrote; its score is its log-probability."""
+    """Format a language model's output as a line; its score is its log-probability."""
     if as_json:
         return json_line(as_json_object(output, "score", "alignment"))
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
 
 
 def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
-    """Format the captions of a picture, a line each, behind its path where it has one; or one object."""
+    """Format the captions of a picture: one line each, after its path if it has one, or one JSON object."""
     if as_json:
         rows = [as_json_object(output, "alignment") for output in outputs]
         return json_line({"picture": picture, "captions": rows})
@@ -101,17 +101,17 @@ def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = Fa
 
 
 def json_number(value: float) -> float | None:
-    """Return a number as JSON can hold it: to six places, and null for what is not finite."""
+    """Round a number to six places for JSON; return None if it is not finite."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """Format an object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
+    """Format a JSON object as a line; escape the bytes of a file name that are not UTF-8."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace").decode() + "\n"
 
 
 class ScoredTarget(NamedTuple):
-    """A target with its log-probability by a model; the last of its pieces is the end of the sentence."""
+    """A target with its log-probability under a model; its last piece is the end of the sentence."""
 
     source: str | None
     target: str
@@ -120,7 +120,7 @@ class ScoredTarget(NamedTuple):
     log_probs: list[float]
 
     def line(self, *, tokens: bool = False, normalise: bool = False, as_json: bool = False) -> str:
-        """Format the log-probability; behind tabs the pieces, and theirs."""
+        """Format the log-probability; with `tokens`, add the pieces and their log-probabilities, after tabs."""
         mean = self.log_prob / len(self.pieces)
         if as_json:
             row: dict[str, Any] = {} if self.source is None else {"source": self.source}
@@ -135,7 +135,7 @@ class ScoredTarget(NamedTuple):
 
 
 def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
-    """Format a label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
+    """Format a label, with `scores` also its probability; JSON starts with the keys of `item`, a line with `place`."""
     if as_json:
         row: dict[str, Any] = {**item, "label": None, "probability": None, "probabilities": None}
         if output is not None:
@@ -149,17 +149,17 @@ def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, a
 
 
 def format_pharaoh(links: Iterable[Link]) -> str:
-    """Format links in a line."""
+    """Format links in Pharaoh format."""
     return " ".join([f"{source}-{target}" for source, target in links])
 
 
 def parse_pharaoh(text: str) -> list[Link]:
-    """Parse the links of a line, sure and possible ones, in their order."""
+    """Parse the links of a line, sure and possible ones, in order."""
     return [link for link, _, _ in parse_marked_links(text)]
 
 
 def parse_marked_links(text: str) -> list[tuple[Link, bool, str]]:
-    """Parse the links of a line as a person marked them: each link, whether it is sure, and its text."""
+    """Parse the links of a line; return for each link the link, whether it is sure, and its text."""
     links = []
     for piece in text.split():
         match = LINK.fullmatch(piece)
@@ -171,35 +171,35 @@ def parse_marked_links(text: str) -> list[tuple[Link, bool, str]]:
 
 
 class Slips:
-    """Lines with links that cannot be used: slips of a person's pen as long as there are few, which nobody can find.
+    """A count of the lines whose links cannot be used, which are annotators' slips as long as there are few.
 
-    One is a slip, and one in SLIPS. More of them, or all, are of another text, of swapped sides, not counted as they
-    should be, or no links at all.
+    One such line, or one in SLIPS lines, counts as a slip. If there are more, or all lines are such, the links belong
+    to another text, have their sides swapped, do not count from 0, or are not links at all.
     """
 
     def __init__(self, path: str | Path):
         self.path, self.lines, self.count, self.first = path, 0, 0, ""
 
     def add(self, number: int, problem: str | None) -> None:
-        """Count one more line with links; `problem` is what is wrong with it, if anything."""
+        """Count one more line of links; `problem` describes what is wrong with it, if anything."""
         self.lines += 1
         if problem is not None:
             self.count += 1
             self.first = self.first or f"{self.path}, line {number:,}: {problem}"
 
     def end(self, say: Say, what: str) -> None:
-        """Report the slips once, with their number and `what` becomes of them; refuse a file with too many."""
+        """Report the number of slips and `what` happens to them; raise a DataError if there are too many."""
         if self.count > max(1, self.lines / SLIPS) or (self.count and self.count == self.lines):
             raise DataError(self.first)
         if self.count:
             say(f"{self.first}; {what}{f' ({self.count:,} such lines)' * (self.count > 1)}")
 
 
-# ---- where they go
+# ---- destinations
 
 
 def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
-    """Refuse a place where nothing can be written, and the files that are read, before any work is done."""
+    """Refuse an output path that is an input file or cannot be written, before any work is done."""
     if out is None:
         return
     check_link(out, flag)
@@ -215,7 +215,7 @@ def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out"
 
 
 def check_link(out: Path, flag: str) -> None:
-    """Refuse a name that leads round in a circle: nothing is there, and nothing can be put there."""
+    """Refuse a path that the system cannot resolve: a loop of links, a name too long, a file used as a folder."""
     try:
         out.stat()
     except OSError as error:
@@ -227,10 +227,10 @@ def check_link(out: Path, flag: str) -> None:
 
 @contextlib.contextmanager
 def open_output(out: Path | None, real: bool = True) -> Iterator[Callable[[str], None]]:
-    """Write text, in UTF-8, to standard output as it comes, or to a file that is there when it is whole.
+    """Write UTF-8 text to standard output as it comes, or to a file that appears once it is complete.
 
-    A name that ends in .gz is packed. What is no file, such as a named pipe, is written as it comes too. What is not
-    `real` goes nowhere: another process writes it. SIGTERM leaves nothing half written.
+    A file whose name ends in .gz is compressed. A named pipe or a device gets text as it comes, too. If `real` is
+    false, the text is discarded, as another process writes it. SIGTERM leaves no half-written file.
     """
     with stop_on_sigterm(), open_destination(out, real) as write:
         yield write
@@ -238,13 +238,13 @@ def open_output(out: Path | None, real: bool = True) -> Iterator[Callable[[str],
 
 @contextlib.contextmanager
 def stop_on_sigterm() -> Iterator[None]:
-    """SIGTERM, as torchrun sends it when another process failed, ends the work in order."""
+    """Exit cleanly on SIGTERM, which torchrun sends when another process fails."""
 
     def end(number: int, frame: Any) -> None:
         print("regard: stopped by SIGTERM", file=sys.stderr)
         sys.exit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():  # where no signal can be waited for
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -256,14 +256,14 @@ def stop_on_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
-    """Open the place that `open_output` writes to."""
+    """Open the destination that `open_output` writes to."""
     if not real:
         yield lambda text: None
         return
     if out is None:
         yield lambda text: write_encoded(sys.stdout.buffer, text)
         return
-    whole = out.resolve()  # the file, not a link to it
+    whole = out.resolve()  # replace the file, not a link to it
     is_stream = out.exists() and not out.is_file()
     try:
         with contextlib.ExitStack() as stack:
@@ -278,17 +278,17 @@ def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], N
 
 
 def write_encoded(file: Any, text: str) -> None:
-    """Write and flush; the name of a file that is not UTF-8 is written as the bytes that it has."""
+    """Write and flush text; bytes of file names that are not UTF-8 are written unchanged."""
     file.write(text.encode(errors="surrogateescape"))
     file.flush()
 
 
 @contextlib.contextmanager
 def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[Callable[[int], None]]:
-    """Call what this gives with the number of lines that were done.
+    """Show a progress bar; yield a function to call with the number of further lines done.
 
-    Drawn only where the number of all is known and standard error is a terminal that the results do not go to as well
-    (`out`: they go to a file), by the first of several processes.
+    Only the first of several processes draws it, and only if `total` is known and standard error is a terminal that
+    does not also show the results (with `out`, they go to a file).
     """
     terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     if total is None or not first or not terminal or (sys.stdout.isatty() and not out):
@@ -299,7 +299,7 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
     from rich.text import Text
 
     class Pace(ProgressColumn):
-        """Lines per second."""
+        """A column that shows lines per second."""
 
         def render(self, task: Task) -> Text:
             speed = task.completed / task.elapsed if task.elapsed else 0
@@ -313,18 +313,18 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
 
 
 class UntranslatedReport:
-    """A report of the lines whose best output leaves source words out; `say` is told of the new ones by `tell`.
+    """A report of the lines whose best output leaves source words untranslated; `tell` passes new ones to `say`.
 
-    Of `total` lines, a single one is not numbered.
+    If `total` is 1, the report omits the line number.
     """
 
     def __init__(self, say: Say, total: int | None):
         self.say, self.total = say, total
-        self.lines: list[str] = []  # what is said of each line, as far as it may be listed
+        self.lines: list[str] = []  # the message for each line, for at most LISTED lines
         self.count = 0
 
     def look(self, number: int, line: str, outputs: Sequence[TextOutput]) -> None:
-        """Note what the best output of a line, which has this number, leaves out."""
+        """Note which words the best output of line `number` leaves untranslated."""
         spans = outputs[0].untranslated or ()
         if not spans:
             return
@@ -335,7 +335,7 @@ class UntranslatedReport:
             self.lines.append(", ".join(quote(words[start:end]) for start, end in spans) + place)
 
     def tell(self) -> None:
-        """Report the lines that were not reported yet, in one sentence."""
+        """Report the lines that have not been reported yet, in one sentence."""
         if not self.count:
             return
         rest = self.count - len(self.lines)
@@ -345,7 +345,7 @@ class UntranslatedReport:
 
 
 def quote(words: Sequence[str]) -> str:
-    """Quote words in a row; of very many the first and the last."""
+    """Quote consecutive words; shorten a long quotation in the middle."""
     text = " ".join(words)
     if len(text) > QUOTED_CHARACTERS:
         half = QUOTED_CHARACTERS // 2

@@ -1,9 +1,9 @@
-"""Packs: a run in one file, read as if it were its folder.
+"""Packs: a run in a single file, which Regard reads like a run folder.
 
-A pack is a zip file whose members are stored as they are, so that `unzip` makes a run folder of it. Everything that
-reads a run takes a path such as model.regard/config.toml, whose first part is a file: it leads into the pack. A pack is
-known by its content, not by its name. It ends with the SHA-256 of everything before, which is checked when it is first
-opened; names that lead anywhere else, and members that are not stored, are refused. Nothing in it is run.
+A pack is a zip file with uncompressed members, which `unzip` turns into a run folder. Every function that reads a run
+accepts a path into a pack, such as model.regard/config.toml, where model.regard is the pack file. Regard recognises a
+pack by its content, not by its name. A pack ends with the SHA-256 of all bytes before it, which Regard checks when it
+first opens the file. Member names that leave the run folder and compressed members are refused. No code in a pack runs.
 """
 
 import contextlib
@@ -21,27 +21,27 @@ from pathlib import Path
 
 from regard.errors import CheckpointError
 
-BEGINNING = b"PK\x03\x04"  # of a zip file
-MARK = b"regard pack 1 sha256 "  # of the end, before the checksum
-DIGITS = 64  # of the checksum
-MAX_MEMBERS = 1000  # members
+BEGINNING = b"PK\x03\x04"  # the first bytes of a zip file
+MARK = b"regard pack 1 sha256 "  # stands before the checksum at the end of the file
+DIGITS = 64  # hexadecimal digits of the checksum
+MAX_MEMBERS = 1000
 NAME = re.compile(r"(?!\.)[\w.-]{1,100}(?:/(?!\.)[\w.-]{1,100}){0,3}", re.ASCII)
-LOCAL = struct.Struct("<4s2H3HLLL2H")  # the heading of a member: its last two numbers are lengths
+LOCAL = struct.Struct("<4s2H3HLLL2H")  # a member's header; its last two fields are the lengths of name and extra data
 
 
 @dataclass(frozen=True)
 class Pack:
-    """The members of a pack: where each begins in the file, and how many bytes it has."""
+    """The members of a pack, each with its offset in the file and its size in bytes."""
 
     path: Path
     members: dict[str, tuple[int, int]]
 
     def size(self, name: str) -> int:
-        """Return the bytes of a member; FileNotFoundError where there is none of this name."""
+        """Return the size of a member in bytes; raise FileNotFoundError if the pack has no such member."""
         return self._place(name)[1]
 
     def read(self, name: str) -> bytes:
-        """Read a member."""
+        """Return the content of a member."""
         start, size = self._place(name)
         with open(self.path, "rb") as file:
             file.seek(start)
@@ -50,11 +50,11 @@ class Pack:
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self.members:
             problem = (21, "Is a directory") if self.names(name) else (2, "No such file or directory")
-            raise OSError(*problem, str(self.path / name))  # IsADirectoryError or FileNotFoundError, by the number
+            raise OSError(*problem, str(self.path / name))  # OSError picks the subclass by errno
         return self.members[name]
 
     def names(self, folder: str = "") -> list[str]:
-        """List the names in a folder of the pack; none where there is no such folder."""
+        """List the names in a folder of the pack; return an empty list if there is no such folder."""
         start = f"{folder}/" if folder else ""
         inside = (name[len(start) :].partition("/")[0] for name in self.members if name.startswith(start))
         return list(dict.fromkeys(inside))
@@ -76,7 +76,7 @@ def is_folder(path: str | Path) -> bool:
 
 
 def list_names(path: str | Path) -> list[str]:
-    """List the names in a folder, or in a pack; none where there is no folder."""
+    """List the names in a folder or a pack; return an empty list if there is no such folder."""
     place = find_pack(path)
     if place is not None:
         return place[0].names(place[1])
@@ -87,14 +87,14 @@ def list_names(path: str | Path) -> list[str]:
 
 
 def find_pack(path: str | Path) -> tuple[Pack, str] | None:
-    """Find the pack that a path is, or leads into, and the name of what it leads to there; None where there is none."""
+    """Return the pack that a path is or leads into, and the member's name there; None if the path involves no pack."""
     path = Path(path)
     try:
         facts = os.stat(path)
         return (open_pack(path), "") if stat.S_ISREG(facts.st_mode) and is_pack(path) else None
     except NotADirectoryError:
         pass
-    except (OSError, ValueError):  # nothing is there, or a text that cannot be a name
+    except (OSError, ValueError):  # nothing exists there, or the text is not a valid file name
         return None
     for parent in path.parents:
         if parent.is_file():
@@ -104,7 +104,7 @@ def find_pack(path: str | Path) -> tuple[Pack, str] | None:
 
 @contextlib.contextmanager
 def open_binary(path: str | Path) -> Iterator[tuple[BufferedReader, int]]:
-    """Open a file, in a folder or in a pack, at its first byte, and say how many it has."""
+    """Open a file, in a folder or in a pack; yield it, positioned at its first byte, with its size in bytes."""
     place = find_pack(path)
     with open(path if place is None else place[0].path, "rb") as file:
         start, size = (0, os.fstat(file.fileno()).st_size) if place is None else place[0].members[place[1]]
@@ -116,7 +116,7 @@ def open_binary(path: str | Path) -> Iterator[tuple[BufferedReader, int]]:
 
 
 def is_pack(path: str | Path) -> bool:
-    """Return whether a file begins and ends as a pack does."""
+    """Return whether a file begins and ends like a pack."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
@@ -129,12 +129,12 @@ def is_pack(path: str | Path) -> bool:
         return False
 
 
-OPENED: dict[Path, tuple[tuple[int, int, int], Pack]] = {}  # what was checked already, and how the file was then
+OPENED: dict[Path, tuple[tuple[int, int, int], Pack]] = {}  # checked packs, each with inode, size and time of its file
 LOCK = threading.Lock()
 
 
 def open_pack(path: str | Path) -> Pack:
-    """Open a pack, and check every byte of it where that was not done before."""
+    """Open a pack; check its checksum unless this version of the file was checked before."""
     path = Path(path)
     with LOCK:
         facts = os.stat(path)
@@ -146,7 +146,7 @@ def open_pack(path: str | Path) -> Pack:
 
 
 def read_members(path: Path) -> dict[str, tuple[int, int]]:
-    """Check a pack, and find where its members are."""
+    """Check a pack and return the offset and size of each member."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(-DIGITS, os.SEEK_END)
@@ -166,7 +166,7 @@ def read_members(path: Path) -> dict[str, tuple[int, int]]:
             name = entry.filename
             if not NAME.fullmatch(name) or name in members:
                 raise CheckpointError(f"{path}: a member is called {name[:100]!r}, expected the files of a run folder")
-            # What `unzip` would make of it; 0 where nothing is said, as on systems whose files have no kind.
+            # The file type that `unzip` would create; 0 if the archive names none, as on systems without file types.
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise CheckpointError(f"{path}: {name} is a link or a device, expected the files of a run folder")
             if (

@@ -1,8 +1,8 @@
-"""Small files, read within limits: of size before reading, of depth and values before parsing.
+"""Read small files within limits: check the size before reading, and nesting depth and value count before parsing.
 
-What is wrong with a file is one sentence, whatever it is: too large, nested too deep, numbers of thousands of digits,
-bytes that are no text, a pipe or a device where a file was expected. The scans are linear, so that a file from somebody
-else costs no more than its size.
+Each problem becomes a one-sentence error: a file too large or nested too deep, a number with thousands of digits, bytes
+that are not text, a pipe or a device in place of a file. The scans take linear time, so an untrusted file costs no more
+than its size.
 """
 
 import json
@@ -18,15 +18,15 @@ from typing import Any
 from regard.errors import RegardError
 from regard.io.packs import find_pack
 
-SMALL = 8 * 2**20  # bytes of a manifest, and of what else a run says in JSON
-CONFIG = 2**20  # bytes of a configuration
-DEPTH = 64  # of brackets in brackets
-VALUES = 4_000_000  # of one JSON file
-PARTS = 8  # of a dotted key
-TABLES = 16  # of brackets in brackets of a configuration
-WORD = 1_000  # characters of a number, or of a bare key
-DIGITS = 40  # of a whole number in JSON
-# What a text may hold any sign in: it is left out before brackets and dots are counted. Nothing here goes back.
+SMALL = 8 * 2**20  # maximum bytes of a manifest or another JSON file of a run
+CONFIG = 2**20  # maximum bytes of a configuration
+DEPTH = 64  # maximum nesting depth of brackets in JSON
+VALUES = 4_000_000  # maximum number of values in a JSON file
+PARTS = 8  # maximum number of parts of a dotted key
+TABLES = 16  # maximum nesting depth of brackets in a configuration
+WORD = 1_000  # maximum number of characters of a number or a bare key
+DIGITS = 40  # maximum number of digits of an integer in JSON
+# Match TOML strings and comments, which are removed before brackets and dots are counted. The pattern never backtracks.
 TOML_TEXTS = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5}|\Z)|'
     r"'''(?:[^']|'(?!''))*+(?:'{3,5}|\Z)|"
@@ -34,27 +34,27 @@ TOML_TEXTS = re.compile(
     r"'[^'\n]*+(?:'|$)|#[^\n]*+",
     re.DOTALL | re.MULTILINE,
 )
-KEYS = re.compile(r"[\n=,\[\]{}]")  # what a key stands between
+KEYS = re.compile(r"[\n=,\[\]{}]")  # the characters that delimit keys
 
 
 class Unreadable(ValueError):
-    """A problem with a file, to append to its name in a message."""
+    """A problem with a file; its text follows the file's name in a message."""
 
 
-Refusal = Callable[[str], RegardError]  # an error class, or what makes one of a sentence
+Refusal = Callable[[str], RegardError]  # an error class, or a function that makes an error from a sentence
 
 
 def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> bytes:
-    """Read a file of at most `most` bytes; refuse other things, which may have no end, unless `pipe` is set.
+    """Read a file of at most `most` bytes; refuse pipes and devices, which may never end, unless `pipe` is set.
 
-    A path may lead into a pack. What the system refuses (OSError) is the caller's to name.
+    A path may lead into a pack. The caller handles OSErrors.
     """
-    # A pipe that nobody writes into would be waited for.
+    # Without O_NONBLOCK, opening a pipe without a writer blocks.
     flags = os.O_RDONLY | (0 if pipe else getattr(os, "O_NONBLOCK", 0)) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
     except PermissionError:
-        if os.path.isdir(path):  # which Windows does not open
+        if os.path.isdir(path):  # Windows cannot open folders
             raise IsADirectoryError(21, "Is a directory", str(path)) from None
         raise
     except NotADirectoryError:
@@ -80,10 +80,10 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Parse JSON whose depth, number of values and numbers are within limits; raise Unreadable otherwise."""
+    """Parse JSON; raise Unreadable if it is invalid, nested too deep, or has too many values or too long integers."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    check_depth(b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED))  # of what is outside strings
+    check_depth(b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED))  # only outside strings
     try:
         return json.loads(raw.decode("utf-8"), parse_int=whole_number if LONG_NUMBER.search(raw) else None)
     except UnicodeDecodeError as error:
@@ -99,33 +99,33 @@ NOT_COUNTED = bytes(set(range(256)) - set(b"[]{},"))
 
 
 def check_depth(signs: bytes, deepest: int = DEPTH) -> None:
-    """Refuse brackets nested too deep, and too many values."""
+    """Raise Unreadable if brackets are nested deeper than `deepest`, or if there are too many values."""
     if signs.count(b",") > VALUES:
         raise Unreadable(f"more than {VALUES:,} values given, which is the limit")
     brackets = signs.replace(b",", b"").replace(b"{", b"[").replace(b"}", b"]")
     if len(brackets) > 2 * VALUES:
         raise Unreadable(f"more than {VALUES:,} lists and tables given, which is the limit")
-    for _ in range(deepest):  # each round takes the innermost pairs away: no sign is looked at in Python
+    for _ in range(deepest):  # each round removes the innermost pairs, without a Python loop over the bytes
         rest = brackets.replace(b"[]", b"")
         if not rest:
             return
         if len(rest) == len(brackets) and rest.count(b"[") <= deepest:
-            return  # the brackets do not pair: the parser says where, and goes no deeper than that
+            return  # the brackets are unbalanced: the parser reports where, and recurses no deeper than `deepest`
         brackets = rest
     raise Unreadable(f"brackets nested deeper than {deepest} given, which is the limit")
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number of at most DIGITS digits."""
+    """Parse an integer of at most DIGITS digits."""
     if len(text) > DIGITS:
         raise Unreadable(f"a whole number of {len(text.lstrip('-')):,} digits given, expected at most {DIGITS}")
     return int(text)
 
 
 def read_json(path: str | Path, refuse: Refusal, most: int = SMALL, *, damaged: str = "") -> Any:
-    """Read somebody else's JSON file, or raise the error that `refuse` makes from one sentence with its name.
+    """Read an untrusted JSON file; on failure raise `refuse(message)`, whose message names the file.
 
-    `damaged` stands before what is wrong with the content.
+    `damaged` precedes the description of a problem with the content.
     """
     try:
         return parse_json(read_bytes(path, most))
@@ -136,7 +136,7 @@ def read_json(path: str | Path, refuse: Refusal, most: int = SMALL, *, damaged: 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML whose depth, keys and numbers are within limits; raise Unreadable otherwise."""
+    """Parse TOML; raise Unreadable if it is invalid, nested too deep, or has too long keys or numbers."""
     signs = TOML_TEXTS.sub("", text)
     check_depth(re.sub(r"[^\[\]{}]+", "", signs).encode(), TABLES)
     if max(key.count(".") for key in KEYS.split(signs)) >= PARTS:
@@ -151,12 +151,12 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def read_facts(package: str, name: str) -> dict[str, Any]:
-    """Read a TOML file of facts that stands beside the modules of a package of Regard's own."""
+    """Read a TOML data file that ships with one of Regard's own packages."""
     return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
 def read_toml(path: str | Path, *, pipe: bool = False) -> dict[str, Any]:
-    """Read a TOML file; raise Unreadable if it is not valid, OSError if the system cannot read it."""
+    """Read a TOML file; raise Unreadable if it is invalid, OSError if the system cannot read it."""
     try:
         text = read_bytes(path, CONFIG, pipe=pipe).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,20 +1,20 @@
 """Phrasebook: sentences of everyday life, English to German and English to French.
 
-A hand-written synchronous grammar. A sentence is drawn as a meaning (`meaning`, `grammar`) over a lexicon of several
-hundred words (`lexicon`, `inflection`), and each language says it in its own way (`english`, `german`, `french`):
-German with its cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics
-and adjectives after the noun. Word alignments and dependency heads, with the names of the relations, come out of the
-derivation: words that stand for the same part of the meaning are linked.
+A hand-written synchronous grammar draws a sentence as a meaning (`meaning`, `grammar`) over a lexicon of several
+hundred words (`lexicon`, `inflection`), and each language expresses it in its own way (`english`, `german`, `french`):
+German with cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics and
+adjectives after the noun. Word alignments and dependency heads with named relations follow from the derivation: words
+that express the same part of the meaning are linked.
 
-The second edition is text as people write it (`natural`): "I don't like Anna's dog.", with and without a stop at the
-end, a share of the English in lower case as it is typed. It has more words (everyday.toml) and more of what people
-type: "Where is the station?", "This is my brother.", "This pizza is not too bad." In the first edition words stand
-apart by single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai",
-"Anna 's dog"; sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one
-translation: "you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
+The second edition is text as people write it (`natural`): "I don't like Anna's dog.", with or without a final stop,
+and partly in lower case in English, as people type it. It has more words (everyday.toml) and more kinds of typical
+sentences: "Where is the station?", "This is my brother.", "This pizza is not too bad." In the first edition, words are
+separated by single spaces, and punctuation marks and the parts of words with an apostrophe are words: "l' homme",
+"j' ai", "Anna 's dog"; sentences start in lower case unless their first word always has a capital. A sentence has
+exactly one translation: "you" is du and tu, "they" is ils, speakers are masculine, "the teacher" is der Lehrer.
 
-Options: `longest` and `shortest`, in English words as the first edition counts them, with the full stop. The longer
-sentences may be, the more relative clauses they have.
+Options: `longest` and `shortest`, in English words as in the first edition, including the full stop. The greater
+`longest`, the more relative clauses occur.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ from regard_corpora.phrasebook.words import Word, finish, links
 
 __all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]
 
-SEARCH = 30_000  # tries, a second or two, in which most short sentences of the grammar are found
-LONG = 25  # words, which the grammar hardly has, and a search for which would be slow
+SEARCH = 30_000  # tries, which take one or two seconds and find most short sentences of the grammar
+LONG = 25  # maximum words of a text that `find_example` searches for: longer sentences are rare, and the search is slow
 PAIRS: dict[str, Callable[[Sentence], list[Word]]] = {"en-de": german.speak, "en-fr": french.speak}
 
 
@@ -50,7 +50,7 @@ class Options:
 
 
 def draw(random: Callable[[], float], accept: builtin.SourceFilter, options: Options) -> Iterator[Example | None]:
-    """Draw sentences without end; None for one that `accept` refuses."""
+    """Draw sentences endlessly; yield None for one of the wrong length, or that `accept` refuses."""
     grammar = Grammar(all_words(options.edition), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
     speak = PAIRS[options.pair]
     while True:
@@ -72,7 +72,7 @@ def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], 
 
 
 def natural_example(sentence: Sentence, source: list[Word], pair: str, style: Style) -> Example:
-    """Draw a sentence and its translation as they are written in natural text."""
+    """Make an example of a sentence and its translation as natural text."""
     english_words = join_words(contract(source, style), style)
     target = join_words(PAIRS[pair](sentence), style, french=pair == "en-fr", target=True)
     return finish_pair(english_words, target)
@@ -91,7 +91,7 @@ def every(accept: builtin.SourceFilter, options: Options) -> None:
 
 
 def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int = 2) -> Example | None:
-    """The example with this English source ("I ate pizza yesterday."), or None where it did not come up."""
+    """Return an example for an English sentence ("I ate pizza yesterday."), or None if the search does not find it."""
     options = Options(pair, edition=edition)
     words = spell_out(source) if edition > 1 else source.split()
     sentence = search(words, tries, edition, lower=edition > 1 and source == source.lower())
@@ -104,7 +104,7 @@ def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int 
 
 
 def find_example(text: str, pair: str = "en-de", edition: int = 2, tries: int = SEARCH) -> Example | None:
-    """The example whose English is this text, letter by letter, or None where a short search did not find one."""
+    """Return the example whose source is exactly this text, or None if a short search does not find one."""
     plain = " ".join(text.replace("’", "'").split())
     if plain.count(" ") >= LONG:
         return None

@@ -1,12 +1,12 @@
-"""Analysis of a given English sentence: how the grammar derives it, and what its words are to their heads.
+"""Analysis of a given English sentence: its derivation by the grammar, and its words' relations to their heads.
 
-The grammar only draws, so a derivation is looked for among its draws: a draw is a tape of numbers from [0, 1), and a
-tape is changed here and there for as long as its sentence does not become less like the one that is wanted. What comes
-back is a sentence that the grammar did draw.
+The grammar can only draw sentences, so the search for a derivation is random. A draw is a tape of numbers from [0, 1);
+the search changes the tape in a few places, and keeps the change unless the sentence becomes less similar to the goal.
+The result is a sentence that the grammar has drawn.
 
-Relations are named here by rules over words and their order, apart from the grammar, which gives heads: English ones by
-rule; a German word is to its head what the English word that it is linked with is to its own, where the two heads are
-linked as well. What no rule names has no name.
+Rules over words and their order name the relations, independently of the grammar, which gives only the heads. The rules
+are for English; a target word has the relation of the English word that it is linked to, if their heads are linked as
+well. A relation without a rule has no name.
 """
 
 import functools
@@ -20,15 +20,15 @@ from regard_corpora.phrasebook.grammar import Grammar
 from regard_corpora.phrasebook.lexicon import Pool, all_words
 from regard_corpora.phrasebook.meaning import Sentence
 
-PATIENCE = 600  # tries from one start
-LOOK = 150  # the first of them, of which the best is gone on with
-# Words that english.py says beside those of its tables.
+PATIENCE = 600  # tries before a restart
+LOOK = 150  # initial tries with independent draws; the search continues from the best of them
+# Words that english.py uses besides those of its tables.
 LITTLE = ("and", "these", "an", "many", "how", "more", "than", "who", "what", "this", "that", "not", "never", "cannot",
           "did", "be", "to", "'s", ".", ",", "?")  # fmt: skip
 
 
 class Tape:
-    """Numbers from [0, 1): those it was given, then fresh ones, all written down."""
+    """A tape of numbers from [0, 1): first the given ones, then random ones, which it records."""
 
     def __init__(self, numbers: list[float], fresh: random.Random):
         self.numbers = numbers
@@ -43,7 +43,7 @@ class Tape:
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the words to insert, delete or replace to get from one to the other."""
+    """Return the edit distance of two sentences, in words to insert, delete or replace."""
     row = list(range(len(other) + 1))
     for i, word in enumerate(one):
         diagonal, row[0] = row[0], i + 1
@@ -54,7 +54,7 @@ def distance(one: Sequence[str], other: Sequence[str]) -> int:
 
 @functools.cache
 def english_forms(edition: int) -> frozenset[str]:
-    """Return every English form that the grammar has."""
+    """Return all English forms of the grammar."""
     pool = all_words(edition)
     forms = {form for rows in pool.sections.values() for row in rows for form in re.findall(r"[A-Za-z']+", row[0])}
     forms.update(*(verb.english[:4] for verb in pool.every_verb), *(noun.english for noun in pool.every_noun))
@@ -64,9 +64,9 @@ def english_forms(edition: int) -> frozenset[str]:
 
 
 def search(goal: Sequence[str], tries: int, edition: int = 1, *, lower: bool = False) -> Sentence | None:
-    """Search for a sentence whose English is `goal`; None where the search does not find it.
+    """Search for a sentence whose English is `goal`; return None if the search does not find it.
 
-    With `lower` capitals do not count: "julia" is Julia.
+    With `lower`, ignore capitals: "julia" is Julia.
     """
     fold = str.lower if lower else str
     capitals = [form for form in english_forms(edition) if form.lower() in goal] if lower else []
@@ -80,14 +80,14 @@ def search(goal: Sequence[str], tries: int, edition: int = 1, *, lower: bool = F
         if attempt % PATIENCE == 0:
             best, nearest = [], len(goal) + 1000
         numbers = list(best) if attempt % PATIENCE > LOOK else []
-        for _ in range(1 + int(fresh.random() * 3) if numbers else 0):  # a choice made anew, one more, or one less
+        for _ in range(1 + int(fresh.random() * 3) if numbers else 0):  # replace, insert or delete a number
             place, way = int(fresh.random() * len(numbers)), fresh.random()
             numbers[place : place + (way < 0.85)] = [fresh.random()] * (way < 0.7 or way >= 0.85)
             numbers = numbers or [fresh.random()]
         tape = Tape(numbers, fresh)
         try:
             sentence = Grammar(pool, tape, rich=0.5).sentence()
-        except IndexError:  # a choice among none: the pool has no such word
+        except IndexError:  # an empty choice: the pool has no such word
             continue
         words = [fold(word.form) for word in speak(sentence)]
         far = distance(words, goal)
@@ -137,9 +137,9 @@ def parts_of_speech() -> dict[str, frozenset[str]]:
     }
 
 
-@functools.lru_cache(maxsize=8192)  # asked again for every model
+@functools.lru_cache(maxsize=8192)  # called again for every model
 def name_relations(example: Example) -> tuple[list[str | None], list[str | None]]:
-    """Name the relations of all words, of source and target."""
+    """Return the names of the relations of all source and target words; None for relations without a name."""
     words, heads = example.source.split(), example.source_heads
     source = [name_relation(words, heads, place) for place in range(len(words))]
     links: dict[int, list[int]] = {}
@@ -153,7 +153,7 @@ def name_relations(example: Example) -> tuple[list[str | None], list[str | None]
 
 
 def name_relation(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
-    """Name what an English word is to its head."""
+    """Return the name of an English word's relation to its head, or None."""
     word, head, kinds = words[place], heads[place], parts_of_speech()
     if head < 0:
         return None
@@ -182,7 +182,7 @@ def name_relation(words: Sequence[str], heads: Sequence[int], place: int) -> str
 
 
 def nominal(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
-    """Name the relation of a noun, name or pronoun: the last before its head is the subject, one after it an object."""
+    """Name the relation of a noun, name or pronoun: the last one before its head is the subject; others are objects."""
     head, kinds = heads[place], parts_of_speech()
     below = [words[other] for other, above in enumerate(heads) if above == place]
     if POSSESSIVE in below or any(word in kinds["preposition"] or word == "and" for word in below):

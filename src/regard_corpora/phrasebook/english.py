@@ -1,9 +1,9 @@
-"""English: turning a meaning into an English sentence.
+"""English: turn a meaning into an English sentence.
 
-Words as in print, but sentences start in lower case, and negation is written in full: "do not", "cannot". The
-genitive's 's is a word of its own. Heads follow Universal Dependencies: articles, prepositions, auxiliaries, modals and
-"to be" depend on the content word, an adjective or noun heads its copula, the verb of a subordinate clause depends on
-the verb above.
+Words are as in print, but sentences start in lower case, negation is not contracted ("do not", "cannot"), and the
+genitive's 's is a separate word. Heads follow Universal Dependencies: articles, prepositions, auxiliaries, modals and
+"to be" depend on the content word, an adjective or noun is the head of its copula, and the verb of a subordinate clause
+depends on the verb of its main clause.
 """
 
 from regard_corpora.phrasebook.inflection import forms_of, keyed
@@ -32,7 +32,7 @@ VOWELS = frozenset("aeiouAEIOU")
 
 
 def noun_phrase(out: list[Word], phrase: NounPhrase, subject: bool = False) -> Word:
-    """Say a noun phrase; returns its head."""
+    """Say a noun phrase; return its head."""
     kind = phrase.kind
     if kind == Kind.PRONOUN:
         return put(out, (SUBJECTS if subject else OBJECTS)[phrase.owner], phrase.bits)
@@ -87,22 +87,22 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
 
 
 def object_name(clause: Clause) -> str:
-    """Name the relation of a clause's object to the verb, which may have a preposition: look at."""
+    """Return the relation of a clause's object to the verb: oblique if the verb has a preposition, as in "look at"."""
     return "obl" if clause.verb is not None and clause.verb.english.preposition else "obj"
 
 
 def add_governed(out: list[Word], below: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> None:
-    """Say a preposition and what it governs."""
+    """Say a preposition and the noun phrase after it."""
     word = put(out, preposition, bits, None, "case")
     word.head = noun_phrase(out, phrase).relate("obl")
     below.append(word.head)
 
 
 def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
-    """Say a clause; returns the word that heads it. `lead` is said already and depends on that word."""
+    """Say a clause; return its head. `lead` is a word before it, which depends on that head."""
     bits, verb, modal, subject, asking = clause.bits, clause.verb, clause.modal, clause.subject, clause.asking
     person = subject.person
-    below: list[Word] = [lead] if lead is not None else []  # what depends on the head
+    below: list[Word] = [lead] if lead is not None else []  # words that depend on the head
     if clause.front:
         below.append(say_time(out, clause, "english"))
     if asking == Asking.ADVERB:
@@ -112,7 +112,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         assert clause.object is not None
         below.append(noun_phrase(out, clause.object).relate(object_name(clause)))
 
-    # The finite verb that trades places with the subject, those after it, and the content verb's form.
+    # The finite verb, which precedes the subject in questions, the verbs after it, and the content verb's form.
     turned, denied = asking in INVERTED, clause.polarity == Polarity.NOT
     support = turned or denied
     finite, own, between, form = "", bits * Bit.VERB, (), ""  # type: str, int, tuple[str, ...], str
@@ -168,7 +168,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
 
 
 def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Word:
-    """Say the content verb with its objects, or "be" with its predicate; returns the head."""
+    """Say the content verb with its objects, or "be" with its predicate; return the head."""
     bits, verb = clause.bits, clause.verb
     if verb is None:
         if form:
@@ -213,7 +213,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """Add what follows "to be"."""
+    """Say the predicate after "to be"; return its head."""
     bits, profession, adjective = clause.bits, clause.profession, clause.adjective
     if clause.idiom is not None:
         return put(out, clause.idiom.english, bits * Bit.PREDICATE)
@@ -242,7 +242,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """Say a clause with that or whether, or an infinitive with to."""
+    """Say a clause with "that" or "whether", or an infinitive with "to"; return its head."""
     inner = clause.complement
     assert inner is not None
     if clause.conjunction is not None:

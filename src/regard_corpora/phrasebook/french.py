@@ -1,9 +1,9 @@
-"""French: turning a meaning into a French sentence.
+"""French: turn a meaning into a French sentence.
 
-Clitics stand before the verb ("je le vois", "je ne l' ai pas vu", "je veux le voir"), ne … pas around the finite verb,
-most adjectives after the noun. Questions are asked with est-ce que. Participles agree with the subject of être and with
-a direct object before avoir. Elided words end in their apostrophe and stand apart: "l' homme", "qu' il". Heads as in
-`english`.
+Clitics precede the verb ("je le vois", "je ne l' ai pas vu", "je veux le voir"), "ne … pas" surrounds the finite verb,
+and most adjectives follow the noun. Questions use "est-ce que". Participles agree with the subject of être, and with a
+direct object before avoir. Elided words end in an apostrophe and are separate words: "l' homme", "qu' il". Heads are as
+in `english`.
 """
 
 import itertools
@@ -39,13 +39,13 @@ PLAIN, GENERAL, DENIED = range(3)  # un chien; aimer les chiens; pas de chien
 
 
 def vowel(word: str) -> bool:
-    """Return whether a word begins with a vowel sound before which others are elided."""
+    """Return whether a word begins with a vowel sound, before which other words are elided."""
     first = word[0]
     return word != "onze" if first in VOWELS else first == "h" and word.startswith(MUTE)
 
 
 def noun_phrase(out: list[Word], phrase: NounPhrase, manner: int = PLAIN) -> Word:
-    """Say a noun phrase that is not a subject pronoun or a clitic; returns its head."""
+    """Say a noun phrase that is not a subject pronoun or a clitic; return its head."""
     kind = phrase.kind
     if kind == Kind.NOUN:
         return noun(out, phrase, manner)
@@ -64,7 +64,7 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
     assert entry is not None
     bits, det, many, feminine = phrase.bits, phrase.det, phrase.many, entry.feminine
     head = Word(entry.french[many], bits)
-    first = head.form  # after the determiner
+    first = head.form  # the first word after the determiner
     described = None
     if adjective is not None:
         described = Word(adjective.french[feminine + 2 * many], bits * Bit.ADJECTIVE, head, "amod")
@@ -97,7 +97,7 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
 
 
 def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, preceded: bool) -> None:
-    """Say what stands before a noun or its adjective, of which `first` is the first word."""
+    """Say the determiner of a noun phrase; `first` is the word after it."""
     bits, det, many = phrase.bits, phrase.det, phrase.many
     feminine = phrase.noun.feminine if phrase.noun is not None else 0
     if manner == GENERAL and det == Det.BARE:
@@ -125,7 +125,7 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
 
 
 def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
-    """Say a preposition and what it governs, contracted: au, aux, du, des."""
+    """Say a preposition and the noun phrase after it, contracted to au, aux, du or des; return the phrase's head."""
     word = put(out, preposition, bits, None, "case")
     start = len(out)
     head = noun_phrase(out, phrase).relate("obl")
@@ -140,7 +140,7 @@ def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhras
 
 
 def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | None:
-    """Say the pronouns that stand before the verb; returns the direct object among them."""
+    """Say the pronouns before the verb; return the direct object among them, if any."""
     verb = clause.verb
     if verb is None:
         return None
@@ -168,7 +168,7 @@ def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | 
 
 
 def agreement(clause: Clause, direct: NounPhrase | None) -> int:
-    """Choose which of its four forms the participle takes."""
+    """Return the index of the participle's form: feminine + 2 × plural."""
     verb, subject = clause.verb, clause.subject
     assert verb is not None
     if verb.french.being:
@@ -181,7 +181,7 @@ def agreement(clause: Clause, direct: NounPhrase | None) -> int:
 
 
 def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
-    """Say a clause; returns the word that heads it. `lead` is said already and depends on that word."""
+    """Say a clause; return its head. `lead` is a word before it, which depends on that head."""
     bits, verb, subject, asking = clause.bits, clause.verb, clause.subject, clause.asking
     below: list[Word] = [lead] if lead is not None else []
     if clause.front:
@@ -216,7 +216,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
 
 
 def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """Say the finite verb with its clitics and adverbs, what follows it, and the predicate; returns the head."""
+    """Say the finite verb with its clitics and adverbs, then other verbs or the predicate; return the clause's head."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
     own = bits * Bit.VERB
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
@@ -253,7 +253,7 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def add_tail(out: list[Word], below: list[Word], verb: Verb, bits: int) -> None:
-    """Say the fixed object that makes up a verb with it: regarder la télévision, avoir besoin."""
+    """Say the fixed object of a verb: regarder la télévision, avoir besoin."""
     for form in verb.french.tail:
         add(out, below, form, bits * Bit.VERB, "obj" if form == verb.french.tail[-1] else "det")
 
@@ -265,12 +265,12 @@ def second_form(clause: Clause, verb: Verb) -> str:
 
 
 def inner(phrase: Phrase) -> bool:
-    """Return whether an adverb of manner stands next to the finite verb: bien, mal."""
+    """Return whether an adverb of manner follows the finite verb directly: bien, mal."""
     return phrase.french[0].form in ("bien", "mal")
 
 
 def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
-    """Add the adverbs that stand next to the finite verb."""
+    """Say the adverbs directly after the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
         add(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * Bit.NOT, "advmod")
@@ -281,7 +281,7 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
 
 
 def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> None:
-    """Add what follows the verb: objects, manner, complement, place, time."""
+    """Say the parts after the verb: objects, manner, complement, place, time."""
     bits, verb = clause.bits, clause.verb
     thing, recipient = clause.object, clause.recipient
     if verb is not None and thing is not None and thing.kind != Kind.GAP and clause.asking != Asking.OBJECT:
@@ -306,7 +306,7 @@ def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> Non
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """Add a predicate with être, or with avoir and faire in an idiom."""
+    """Say the predicate after être, or after avoir or faire in an idiom; return its head."""
     bits, subject = clause.bits, clause.subject
     if clause.idiom is not None:
         return put(out, clause.idiom.french, bits * Bit.PREDICATE)
@@ -331,7 +331,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """Say a clause with que or si, or an infinitive with its preposition."""
+    """Say a clause with "que" or "si", or an infinitive with its preposition; return its head."""
     inside, verb = clause.complement, clause.verb
     assert inside is not None
     assert verb is not None
@@ -353,7 +353,7 @@ def complement(out: list[Word], clause: Clause) -> Word:
 
 
 def elide(words: list[Word]) -> None:
-    """Elide vowels: je + ai becomes j' ai; si + il becomes s' il."""
+    """Elide vowels in place: je + ai becomes j' ai; si + il becomes s' il."""
     for word, following in itertools.pairwise(words):
         if word.form in ELIDED:
             if vowel(following.form):

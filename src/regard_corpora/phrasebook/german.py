@@ -1,9 +1,9 @@
-"""German: turning a meaning into a German sentence.
+"""German: turn a meaning into a German sentence.
 
-The finite verb stands second in a statement, first in a question, last in a subordinate clause; participle, infinitive
-and separable prefix stand at the end. Between them: pronouns, time, definite objects (dative first), negation, manner,
-place, indefinite objects, prepositional objects. A relative clause follows the verb that closes its clause. Sentences
-start in lower case, nouns with a capital as in print. Heads as in `english`.
+The finite verb is second in a statement, first in a question and last in a subordinate clause; participle, infinitive
+and separable prefix are at the end. Between them come pronouns, time, definite objects (dative first), negation,
+manner, place, indefinite objects and prepositional objects. The relative clause of an object follows the verb at the
+end of the main clause. Sentences start in lower case, and nouns with a capital. Heads are as in `english`.
 """
 
 from regard_corpora.phrasebook.inflection import HABEN, SEIN, forms_of, keyed
@@ -26,17 +26,17 @@ from regard_corpora.phrasebook.words import LAST, SECOND, Word, add, join, put, 
 FORMS = forms_of("german")
 PRONOUNS, WHO, THE, RELATIVES, OWNERS = (FORMS[name] for name in ("pronouns", "who", "the", "relatives", "owners"))
 A, THIS, WEAK, MIXED, STRONG = (FORMS[name] for name in ("a", "this", "weak", "mixed", "strong"))  # endings
-ENDINGS = (  # of adjectives, by determiner
+ENDINGS = (  # adjective endings by determiner
     *(WEAK, MIXED, WEAK, STRONG, WEAK, WEAK),  # die alte Frau, meine, diese, Annas, jede, welche
     *(MIXED, STRONG, STRONG, STRONG, STRONG),  # eine alte Frau, alte, zwei, viele, wie viele
 )
 STEMS, MODALS = keyed(Det, FORMS["stems"]), keyed(Modal, FORMS["modals"])
 WAR, HATTE, DARF = (FORMS[name] for name in ("war", "hatte", "darf"))
-INFINITIVE = LAST + 1  # the place of a verb that is not finite
+INFINITIVE = LAST + 1  # the order of a clause without a finite verb
 
 
 def noun_phrase(out: list[Word], phrase: NounPhrase, case: int, none: int = 0) -> Word:
-    """Say a noun phrase in a case, with kein where `none` (the bits of the negation) is given; returns its head."""
+    """Say a noun phrase in a case, with kein if `none` (the bits of the negation) is not 0; return its head."""
     kind = phrase.kind
     if kind == Kind.NOUN:
         return noun(out, phrase, case, none)
@@ -90,7 +90,7 @@ def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
 
 
 def relative(out: list[Word], phrase: NounPhrase, head: Word, closes: bool) -> None:
-    """Say the relative clause of a noun phrase between commas; one that ends the sentence has no second comma."""
+    """Say the relative clause of a noun phrase between commas; with `closes`, it has no second comma."""
     clause, entry = phrase.relative, phrase.noun
     assert clause is not None
     assert entry is not None
@@ -114,7 +114,7 @@ def definite(phrase: NounPhrase) -> bool:
 
 
 def verbal(clause: Clause) -> tuple[str, int, str, int]:
-    """Return the finite form and its bits, then the end of the clause (participle, infinitive, prefix) and its bits."""
+    """Return the finite form and its bits, and the verb at the clause's end (or a prefix, or nothing) and its bits."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
     own = bits * Bit.VERB
     if verb is not None and verb.english.preposition and not verb.german.preposition and clause.object is not None:
@@ -137,7 +137,7 @@ def verbal(clause: Clause) -> tuple[str, int, str, int]:
 
 
 def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = None) -> Word:
-    """Say a clause; returns the word that heads it. `lead` is said already and depends on that word."""
+    """Say a clause; return its head. `lead` is a word before it, which depends on that head."""
     bits, verb, subject, asking = clause.bits, clause.verb, clause.subject, clause.asking
     below: list[Word] = [lead] if lead is not None else []
     form, own, last, own_last = verbal(clause)
@@ -198,7 +198,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
 
 
 def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Word, last: Word, order: int) -> Word:
-    """Say the verbs that close a clause, of which the content verb is the head."""
+    """Say the verbs at the end of a clause; return the content verb, which is the head."""
     bits, verb, second = clause.bits, clause.verb, clause.verb2
     assert verb is not None
     simple = clause.tense != Tense.PAST and (clause.modal is None or clause.modal == Modal.LIKE)
@@ -232,7 +232,10 @@ def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Wor
 
 
 def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhrase, Word] | None:
-    """Add what stands between the finite verb and the clause's end; returns a relative clause that is to follow."""
+    """Say the parts between the finite verb and the clause's end.
+
+    Return the noun phrase and head of a relative clause that has to follow, or None.
+    """
     bits, verb = clause.bits, clause.verb
     thing, recipient = clause.object, clause.recipient
     trailing = None
@@ -292,14 +295,14 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
 
 
 def takes_kein(clause: Clause) -> bool:
-    """Return whether the predicate itself takes kein: keinen Hunger, kein Lehrer, kein Hund."""
+    """Return whether the predicate is negated with kein: keinen Hunger, kein Lehrer, kein Hund."""
     if clause.identity is not None:
         return not definite(clause.identity)
     return clause.profession is not None or (clause.idiom is not None and bool(clause.idiom.none))
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """Add a predicate with sein, or with haben in an idiom."""
+    """Say a predicate of sein, or of haben in an idiom; return its head."""
     bits, subject, adjective = clause.bits, clause.subject, clause.adjective
     denied = clause.polarity == Polarity.NOT
     if clause.idiom is not None:
@@ -329,7 +332,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
 
 
 def complement(out: list[Word], clause: Clause) -> Word:
-    """Say a clause with dass or ob, or an infinitive with zu, after a comma."""
+    """Say a clause with "dass" or "ob", or an infinitive with "zu", after a comma; return its head."""
     inner = clause.complement
     assert inner is not None
     comma = put(out, ",", 0, None, "punct")
@@ -348,5 +351,5 @@ def speak(sentence: Sentence) -> list[Word]:
     if sentence.comma or not sentence.coordinate:
         comma = sentence.bits * 16
     elif thing is not None and thing.relative is not None:
-        comma = 0  # closes the relative clause
+        comma = 0  # ends the relative clause
     return say_sentence(sentence, "german", clause_, comma)

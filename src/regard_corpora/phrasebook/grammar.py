@@ -1,8 +1,8 @@
-"""The grammar: a source of random meanings, drawn from a pool of words.
+"""The grammar: draw random meanings from a pool of words.
 
-What may go with what is decided here, once for all languages: which objects a verb takes, which times a tense; and what
-is left out because a language has no plain equivalent, or because the English would have two readings ("I read it": now
-or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
+This module decides for all languages which parts fit together, such as a verb and its objects, or a tense and a time.
+It leaves out meanings that have no simple equivalent in some language, or whose English would be ambiguous ("I read
+it": now or in the past?). Every choice uses a new number from [0, 1), so a seed gives the same sentences everywhere.
 """
 
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ PAST_MODALS = (Modal.COULD, Modal.HAD, Modal.WANTED)
 
 
 class Grammar(Nouns):
-    """A grammar that draws sentences from a pool with numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
+    """A grammar that draws sentences from a pool with numbers from [0, 1); `rich`, from 0 to 1, makes them longer."""
 
     def add_relative(self, phrase: NounPhrase) -> None:
-        """Give a noun phrase a relative clause: who lives in Berlin, that we bought."""
+        """Add a relative clause to a noun phrase: who lives in Berlin, that we bought."""
         noun = phrase.noun
         assert noun is not None
         gap = NounPhrase(Kind.GAP, 0)
@@ -74,7 +74,7 @@ class Grammar(Nouns):
             clause.number = self.pick(self.pool.numbers)
 
     def set_tense(self, clause: Clause, mode: str, plain: bool = False, timed: bool = True) -> None:
-        """Choose tense or modal, negation and time, as they go together."""
+        """Choose a tense or modal, and a negation and a time that fit it."""
         random, verb, pool = self.random, clause.verb, self.pool
         traits = verb.traits if verb is not None else ()
         choice = self.pick(TENSES) if mode == "any" else mode
@@ -120,7 +120,7 @@ class Grammar(Nouns):
             and clause.polarity == Polarity.YES
             and asking in (Asking.NOTHING, Asking.SUBJECT)
         ):
-            clause.tense, times = Tense.PROGRESSIVE, pool.now  # "I read" would have two readings
+            clause.tense, times = Tense.PROGRESSIVE, pool.now  # "I read" would be ambiguous
             choice = "progressive"
         if clause.polarity != Polarity.YES and times is pool.habits:
             return
@@ -160,7 +160,7 @@ class Grammar(Nouns):
         asking: Asking = Asking.NOTHING,
         wh: Phrase | None = None,
     ) -> Clause:
-        """Draw a clause of a kind of content; `plain` has no time in front and no relative clause."""
+        """Draw a clause with a kind of content; a `plain` one has no time in front, and few relative clauses."""
         random, pool = self.random, self.pool
         decorated = (not plain or self.rich > 0.5) and asking == Asking.NOTHING and subject is None
         if content == "sky" or content == "weather":
@@ -222,7 +222,7 @@ class Grammar(Nouns):
         return clause
 
     def predicate(self, clause: Clause, content: str) -> None:
-        """Choose the predicate: what the subject is."""
+        """Choose the predicate of a clause with "to be"."""
         pool, subject = self.pool, clause.subject
         if content == "profession":
             clause.profession = self.pick(pool.professions)
@@ -244,7 +244,7 @@ class Grammar(Nouns):
                 clause.degree = self.pick(pool.degrees)
 
     def compared(self) -> NounPhrase:
-        """Choose two of a kind to compare."""
+        """Choose the subject of a comparison."""
         if self.random() < 0.5:
             noun = self.pick(self.pool.nouns[self.pick(self.pool.rivals)])
             phrase = self.noun(noun, self.pick(DEFINITE_DETS), bool(noun.english[1]) and self.random() < 0.2)
@@ -283,7 +283,7 @@ class Grammar(Nouns):
         clause.object = self.thing(verb, clause.subject, clause.polarity != Polarity.YES, relative)
 
     def add_gift(self, clause: Clause) -> None:
-        """Choose what is given, and to whom."""
+        """Choose the object and the recipient of a verb of giving."""
         verb, random = clause.verb, self.random
         assert verb is not None
         denied = clause.polarity != Polarity.YES
@@ -307,10 +307,10 @@ class Grammar(Nouns):
             and thing.kind == Kind.NOUN
             and thing.det == Det.BARE
         ):
-            thing.det = Det.THE  # "gives her books" would have two readings
+            thing.det = Det.THE  # "gives her books" would be ambiguous
 
     def decorate(self, clause: Clause, asked_where: bool) -> None:
-        """Add manner and place to a clause."""
+        """Add a manner and a place to some clauses."""
         verb, random, pool = clause.verb, self.random, self.pool
         assert verb is not None
         if clause.polarity == Polarity.YES and clause.verb2 is None and clause.modal != Modal.LIKE:
@@ -326,10 +326,10 @@ class Grammar(Nouns):
         if where and clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT and random() < 0.22:
             clause.place = self.pick(pool.places[self.pick(("near", "near", "near", "town", "far"))])
 
-    # Clauses of a few words, which people type: what something is, and where.
+    # Typical short clauses: what or where something is.
 
     def identity(self) -> Clause:
-        """Say what something is: this is my brother; is this a station?"""
+        """Draw a clause that says what something is: this is my brother; is this a station?"""
         random, pool = self.random, self.pool
         noun = self.pick(pool.nouns[self.pick(pool.kinds)])
         many = bool(noun.english[1]) and random() < 0.25
@@ -351,7 +351,7 @@ class Grammar(Nouns):
         return clause
 
     def whereabouts(self) -> Clause:
-        """Ask for the whereabouts: where is the station? where were you yesterday?"""
+        """Draw a question for a location: where is the station? where were you yesterday?"""
         random, pool = self.random, self.pool
         chance = random()
         if chance < 0.7:
@@ -410,7 +410,7 @@ class Grammar(Nouns):
         return sentence
 
     def complex(self, shape: str) -> Sentence:
-        """Draw two clauses with a conjunction."""
+        """Draw a sentence of two clauses with a conjunction."""
         pool, random = self.pool, self.random
         first = False
         if shape == "reason":
@@ -426,7 +426,7 @@ class Grammar(Nouns):
             main = self.clause(self.pick(contents), mode, plain=True)
             other = self.clause(self.pick(SUBORDINATES), mode, plain=True)
             first = random() < 0.5
-            if (main.tense == Tense.PAST) != past or (other.tense == Tense.PAST) != past:  # a state has no past here
+            if (main.tense == Tense.PAST) != past or (other.tense == Tense.PAST) != past:  # states have no past here
                 conjunction, first = self.pick(pool.reasons), False
             else:
                 main.time = other.time = main.number = other.number = None

@@ -1,7 +1,7 @@
-"""Inflection: the forms of verbs, nouns and adjectives in three languages, regular ones from rules.
+"""Inflection: the forms of verbs, nouns and adjectives in three languages; rules give the regular ones.
 
-Persons are counted I, you, he, we, they: 0 to 4 (you is one person, du and tu). A verb's notation is a few words: the
-infinitive, then what is irregular; see `lexicon`.
+Persons are numbered I, you, he, we, they: 0 to 4 ("you" is singular, du and tu). A verb's notation consists of the
+infinitive and irregular forms; see `lexicon`.
 """
 
 import enum
@@ -26,7 +26,7 @@ class EnglishVerb(typing.NamedTuple):
 
 
 class GermanVerb(typing.NamedTuple):
-    """The forms of a German verb; only `joined` has a separable prefix: "weil ich … anrufe", but "ich rufe … an"."""
+    """The forms of a German verb; only `joined` has its separable prefix: "weil ich anrufe", but "ich rufe … an"."""
 
     present: Forms
     joined: Forms
@@ -34,13 +34,13 @@ class GermanVerb(typing.NamedTuple):
     zu_infinitive: tuple[str, ...]  # with zu: ("zu", "lesen"), ("anzurufen",)
     participle: str
     prefix: str
-    auxiliary: Forms  # of haben or sein
-    case: int  # of the object: 1 accusative, 2 dative
+    auxiliary: Forms  # the forms of haben or sein
+    case: int  # the object's case: 1 accusative, 2 dative
     preposition: str
 
 
 class FrenchVerb(typing.NamedTuple):
-    """The forms of a French verb; `participle` has four, by gender and number; `tail` follows: "rendre visite"."""
+    """The forms of a French verb: `participle` by gender and number, and `tail`, a fixed object: "rendre visite"."""
 
     present: Forms
     infinitive: str
@@ -48,11 +48,11 @@ class FrenchVerb(typing.NamedTuple):
     being: bool  # passé composé with être
     reflexive: bool
     tail: tuple[str, ...]
-    link: str  # of the object: "" direct, "à" with a clitic lui, "+avec" a preposition that keeps its place
+    link: str  # the object's link: "" direct, "à" with the clitic lui, "+avec" a preposition without clitics
 
 
 def forms_of(language: str) -> dict[str, typing.Any]:
-    """Read a language's part of forms.toml: paradigms become tuples of forms, a single word stays a word."""
+    """Read a language's part of forms.toml: paradigms become tuples of forms; a single word stays a string."""
 
     def split(value: typing.Any) -> typing.Any:
         if isinstance(value, dict):
@@ -66,7 +66,7 @@ def forms_of(language: str) -> dict[str, typing.Any]:
 
 
 def keyed(kind: type[K], table: dict[str, typing.Any]) -> dict[K, typing.Any]:
-    """Give a table the members of an enumeration as its keys, in the place of their names in lower case."""
+    """Replace a table's keys, which are lower-case names of an enumeration's members, with these members."""
     return {kind[name.upper()]: value for name, value in table.items()}
 
 
@@ -74,7 +74,7 @@ HABEN, SEIN = (forms_of("german")[name] for name in ("haben", "sein"))
 
 
 def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Split a notation into its plain words, and those that begin with one of the signs, without the sign."""
+    """Split a notation into its plain words, and its words that begin with one of the signs, without the sign."""
     plain, groups = [], {sign: [] for sign in signs}  # type: tuple[list[str], dict[str, list[str]]]
     for word in notation.split():
         if word[0] in signs:
@@ -94,7 +94,7 @@ def english_plural(singular: str) -> str:
 
 
 def english_verb(notation: str) -> EnglishVerb:
-    """Read a verb from "base [past [progressive]] [~particle] [+preposition]"; what is left out is regular."""
+    """Parse a verb from "base [past [progressive]] [~particle] [+preposition]"; missing forms are regular."""
     words, groups = marks(notation, "~+")
     base = words[0]
     soft = base.endswith("e")
@@ -112,7 +112,7 @@ def english_verb(notation: str) -> EnglishVerb:
 
 
 def german_verb(notation: str) -> GermanVerb:
-    """Read a verb from "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * takes sein."""
+    """Parse a verb from "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * means sein."""
     words, groups = marks(notation, "*@+")
     prefix, _, plain = words[0].rpartition("/")
     stem = plain[:-2] if plain.endswith("en") else plain[:-1]
@@ -156,17 +156,16 @@ def french_plural(singular: str) -> str:
 
 
 def french_verb(notation: str) -> FrenchVerb:
-    """Read a verb from "[se] infinitive [je [tu] il nous ils participle] [^] [@à] [+preposition] [&tail]"; ^ takes
-    être.
+    """Parse a verb from "[se] infinitive [je [tu] il nous ils participle] [^] [@à] [+preposition] [&tail]".
 
-    A regular verb in -er may give its stem before a mute ending: "acheter achèt".
+    ^ means être. A regular verb in -er may give its stem before a mute ending: "acheter achèt".
     """
     words, groups = marks(notation, "^@+&")
     reflexive = words[0] == "se"
     infinitive, *rest = words[1:] if reflexive else words
     if len(rest) > 1:
         if len(rest) == 5:
-            rest.insert(1, rest[0])  # je and tu alike
+            rest.insert(1, rest[0])  # the forms of je and tu are equal
         je, tu, il, nous, ils, participle = rest
     else:
         stem = infinitive[:-2]

@@ -1,20 +1,20 @@
 """The lexicon of the phrasebook, each entry in English, German and French.
 
-The entries are in words.toml, one per line, columns apart by `|`. Every English word has one translation within its
+The entries are in words.toml, one per line, with `|` between columns. Every English word has one translation within its
 category, so that a sentence has one translation.
 
-- Verbs: English, German and French notations (see `inflection`), the classes of noun that their object may have, and
-  traits: `may` the object may be left out; `slow`, `loud`, `well` take such adverbs; `here` may say where; `still` is a
-  state (no progressive; a past only with `past`); `kind` speaks of a kind (j'aime le pain); `animal` may have an animal
-  as its subject; `to` says so before a pronoun too ("explains it to us").
-- Nouns: English (plural where irregular; `-` has none), German article, singular, plural (~n: weak, den Jungen),
+- Verbs: English, German and French notations (see `inflection`), the classes of nouns that may be objects, and traits:
+  `may`: the object is optional; `slow`, `loud`, `well`: such adverbs fit; `here`: a place fits; `still`: a state (no
+  progressive; a past only with `past`); `kind`: the object is a kind in general (j'aime le pain); `animal`: the subject
+  may be an animal; `to`: "to" precedes pronouns, too ("explains it to us").
+- Nouns: English (plural if irregular, `-` if it has none), German article, singular, plural (~n: weak, den Jungen),
   French gender and word, class.
-- Adjectives: English (comparative where it is one word), German with comparative (`-` none) and a stem where that
-  changes, French (feminine, then the form before a vowel; `<` stands before the noun), classes of noun it goes with.
-- Phrases: a word may carry the number of its link (`last:0 week:1`, `la:1 semaine*:1 dernière:0`); a word without one
-  links with all of the phrase. `*` marks the head where it is not the last word, `#` is a number from two to twelve.
+- Adjectives: English (comparative if it is one word), German with comparative (`-` for none) and the stem if that
+  changes, French (feminine, then the form before a vowel; `<`: before the noun), classes of nouns that fit.
+- Phrases: a word may have the number of its link (`last:0 week:1`, `la:1 semaine*:1 dernière:0`); a word without one is
+  linked to the whole phrase. `*` marks the head if it is not the last word; `#` is a number from two to twelve.
 
-Entries are compared by identity: they are looked up quickly.
+Entries are compared by identity, which makes lookups fast.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Verb:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Noun:
-    english: tuple[str, str]  # singular, plural; "" where it has none
+    english: tuple[str, str]  # singular, plural; "" if it has none
     german: tuple[tuple[str, str, str], tuple[str, str, str]]  # (nominative, accusative, dative), singular and plural
     gender: int  # German: 0 der, 1 die, 2 das
     french: tuple[str, str]
@@ -59,7 +59,7 @@ class Noun:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Adjective:
-    english: tuple[str, ...]  # tired, or old older; more … than where there is one
+    english: tuple[str, ...]  # old, older; an adjective with a single form takes "more"
     german: str  # as a predicate
     stem: str  # before an ending
     comparative: str
@@ -70,7 +70,7 @@ class Adjective:
 
 
 class Piece(typing.NamedTuple):
-    """A word of a fixed phrase; `links` is a mask of the phrase's own."""
+    """A word of a fixed phrase; `links` is a bit mask of the phrase's own links."""
 
     form: str
     links: int
@@ -82,14 +82,14 @@ class Phrase:
     english: tuple[Piece, ...]
     german: tuple[Piece, ...]
     french: tuple[Piece, ...]
-    counted: bool  # has a number in it
+    counted: bool  # whether it contains a number
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
     at: Phrase
     to: Phrase
-    kind: str  # near; town, where people live; far, a city or a country
+    kind: str  # "near"; "town": where people live; "far": a city or a country
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -114,7 +114,7 @@ class Profession:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Idiom:
-    """A state that languages express with different verbs: to be hungry, Hunger haben, avoir faim."""
+    """A state that the languages express with different verbs: to be hungry, Hunger haben, avoir faim."""
 
     english: str
     german_verb: str  # sein or haben
@@ -188,7 +188,7 @@ def phrase(english: str, german: str, french: str) -> Phrase:
 
 
 def prepositional(text: str) -> str:
-    """Link the words of "in the park", "im Park", "à Paris", "home": preposition 0, article 1, noun 2."""
+    """Number the links of words in "in the park", "im Park", "à Paris", "home": preposition 0, article 1, noun 2."""
     words = text.split()
     links = {1: ["012"], 2: ["01", "2"], 3: ["0", "1", "2"]}[len(words)]
     return " ".join(f"{word}:{link}" for word, link in zip(words, links, strict=True))
@@ -199,7 +199,7 @@ def place(english: str, german: str, french: str, kind: str) -> Place:
     return Place(phrase(*(way[0] for way in ways)), phrase(*(way[-1] for way in ways)), kind)
 
 
-INCLUDES = {  # a class of objects may take in others
+INCLUDES = {  # classes of objects that include other classes
     "thing": ("thing", "dish", "device"),
     "text": ("text", "story"),
     "vehicle": ("vehicle", "vehicle1"),
@@ -209,7 +209,7 @@ INCLUDES = {  # a class of objects may take in others
 
 @functools.cache
 def sections(edition: int) -> dict[str, list[list[str]]]:
-    """Read the tables of words.toml, each a list of rows of columns; the second edition adds those of everyday.toml."""
+    """Read the tables of words.toml as lists of rows of columns; the second edition adds those of everyday.toml."""
     table: dict[str, list[list[str]]] = {}
     for file in ("words", "everyday")[:edition]:
         for name, text in tables.read(f"phrasebook/{file}.toml").items():
@@ -227,11 +227,11 @@ def profession(english: str, german: str, french: str) -> Profession:
     )
 
 
-NONE = Phrase((), (), (), False)  # of a word that the pool has not
+NONE = Phrase((), (), (), False)  # stands for a phrase that the pool does not have
 
 
 class Pool:
-    """A pool of words: all of them, or with `only` those that an English sentence of these words could use."""
+    """A pool of words: all of them, or, with `only`, those that could occur in an English sentence of these forms."""
 
     def __init__(self, only: frozenset[str] | None = None, edition: int = 1):
         self.only = only
@@ -243,7 +243,7 @@ class Pool:
         unwilled, passing, absolute = (
             {form for (form,) in self.sections[each]} for each in ("unwilled", "passing", "absolute")
         )
-        self.walking = [verb for verb in self.going if verb.objects == ("near",)]  # "where did he go" says not how far
+        self.walking = [verb for verb in self.going if verb.objects == ("near",)]  # "where did he go" has no distance
         self.knowing = [verb for verb in self.thinking if verb.english.base == "know"]
         self.lively = [verb for verb in self.verbs if "still" not in verb.traits]
         self.willed = [verb for verb in self.lively if verb.english.base not in unwilled]
@@ -255,7 +255,7 @@ class Pool:
             kind: [n for n in nouns if n.kind == kind and self.has(*(form for form in n.english if form))]
             for kind in kinds
         }
-        self.classes: dict[Verb, tuple[str, ...]] = {  # of noun that a verb's object may have
+        self.classes: dict[Verb, tuple[str, ...]] = {  # classes of nouns for each verb's object
             verb: tuple(kind for kind in every if self.nouns[kind] or kind in ("person", "family")) or every
             for verb in (*self.verbs, *self.giving)
             for every in [tuple(each for kind in verb.objects for each in INCLUDES.get(kind, (kind,)))]
@@ -270,7 +270,7 @@ class Pool:
         }
         self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in passing}
         self.feelings = [a for a in (*adjectives, *feelings) if a in self.passing and "person" in a.kinds]
-        self.predicates = {  # une nouvelle voiture, but elle est neuve: new stands only before nouns
+        self.predicates = {  # without "new": une nouvelle voiture, but elle est neuve
             kind: [a for a in (*adjectives, *feelings) if kind in a.kinds and a.english[0] != "new"] for kind in kinds
         }
         self.comparable = {kind: [a for a in self.predicates[kind] if a.comparative != "-"] for kind in kinds}
@@ -312,36 +312,36 @@ class Pool:
         self.owners = self.chosen_pronouns("my your his her our their")
         self.things = [6] * self.has("it") + [5] * self.has("them")
 
-        # Verbs whose object a question may ask for, and those that a relative clause may be built around.
+        # Verbs for questions about the object, and verbs for relative clauses.
         self.governors = [v for v in self.verbs if v.objects and not self.oblique(v)]
         direct = [v for v in self.governors if not v.french.link]
         self.governing = {kind: [v for v in direct if kind in self.classes[v]] for kind in kinds}
         plain = [v for v in self.verbs if not (v.objects or v.english.particle or v.german.prefix or v.french.being)]
-        self.mates: dict[Verb, list[Verb]] = {  # what "sings and" may go on with
+        self.mates: dict[Verb, list[Verb]] = {  # verbs that may follow "sings and"
             verb: [other for other in plain if other is not verb and other.german.auxiliary == verb.german.auxiliary]
             for verb in plain
         }
 
     @property
     def every_verb(self) -> list[Verb]:
-        """Return the verbs of all kinds."""
+        """Return all verbs of the pool."""
         kinds = self.verbs, self.giving, self.going, self.staying, self.thinking, self.trying, self.weather
         return [verb for verbs in kinds for verb in verbs]
 
     @property
     def every_noun(self) -> list[Noun]:
-        """Return the nouns of all kinds."""
+        """Return all nouns of the pool."""
         return [noun for nouns in self.nouns.values() for noun in nouns]
 
     def has(self, *forms: str) -> bool:
-        """Return whether one of the forms may be used."""
+        """Return whether the pool allows at least one of the forms."""
         return self.only is None or not self.only.isdisjoint(forms)
 
     def oblique(self, verb: Verb) -> bool:
         return bool(verb.german.preposition) or verb.french.link.startswith("+")
 
     def chosen(self, section: str, make: Callable[..., T], forms: Callable[[T], Sequence[str]]) -> list[T]:
-        """Make the entries of a section; keep those of which a form may be used."""
+        """Make the entries of a section; keep those with at least one allowed form."""
         return [entry for row in self.sections[section] if self.has(*forms(entry := make(*row)))]
 
     def chosen_verbs(self, section: str) -> list[Verb]:
@@ -358,5 +358,5 @@ class Pool:
 
 @functools.cache
 def all_words(edition: int = 1) -> Pool:
-    """Return every word of an edition."""
+    """Return the pool of all words of an edition."""
     return Pool(edition=edition)

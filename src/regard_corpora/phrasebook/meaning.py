@@ -1,8 +1,8 @@
-"""Meanings: what a sentence says, before any language says it.
+"""Meanings: the content of sentences, independent of a language.
 
-A meaning is a small tree of noun phrases and clauses, drawn by `grammar` and said by `english`, `german` and `french`.
-Each of its parts has a bit of its own, and a word carries the bits of the parts it stands for: words of two languages
-that share a bit are aligned. So alignments are part of the derivation, not found afterwards.
+A meaning is a small tree of noun phrases and clauses. `grammar` draws it; `english`, `german` and `french` express it.
+Each part of a meaning has its own bit, and a word carries the bits of the parts that it expresses: words of two
+languages that share a bit are aligned. So alignments are part of the derivation, and need no search.
 """
 
 import enum
@@ -17,15 +17,15 @@ class Kind(enum.IntEnum):
     PRONOUN = 0
     NAME = 1
     NOUN = 2
-    BOTH = 3  # two joined with and
-    WHO = 4  # asked for
+    BOTH = 3  # two phrases joined with "and"
+    WHO = 4  # in a question
     WHAT = 5
-    GAP = 6  # in a relative clause: what the clause is about
+    GAP = 6  # in a relative clause: the phrase that the clause modifies
     THIS = 7  # this is …
 
 
 class Det(enum.IntEnum):
-    """A determiner, which stands before a noun. The first six are definite."""
+    """The determiner of a noun. The first six are definite."""
 
     THE = 0
     MY = 1
@@ -41,7 +41,7 @@ class Det(enum.IntEnum):
 
 
 class Tense(enum.IntEnum):
-    """A tense; the past is the perfect in German and French, and the progressive their present."""
+    """A tense; in German and French, the past becomes the perfect, and the progressive becomes the present."""
 
     PRESENT = 0
     PROGRESSIVE = 1
@@ -64,11 +64,11 @@ class Asking(enum.IntEnum):
     SUBJECT = 4  # who
 
 
-INVERTED = (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT)  # questions in which the verb stands before the subject
+INVERTED = (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT)  # questions with the verb before the subject
 
 
 class Modal(enum.IntEnum):
-    """A modal, which stands between a subject and its verb."""
+    """A modal verb."""
 
     WILL = 0
     CAN = 1
@@ -77,7 +77,7 @@ class Modal(enum.IntEnum):
     WANT = 4
     LIKE = 5  # gern in German
     COULD = 6
-    HAD = 7  # to
+    HAD = 7  # had to
     WANTED = 8
 
 
@@ -86,13 +86,13 @@ class NounPhrase:
     """A noun phrase: I, Anna, the three old houses, my father and my mother, who."""
 
     kind: Kind
-    bits: int  # the lowest bit: noun or pronoun; the next: determiner, adjective, number, relative pronoun
-    person: int = 2  # of the verb, 0 to 4
+    bits: int  # the lowest bit: noun or pronoun; the next four: determiner, adjective, number, relative pronoun
+    person: int = 2  # person of the verb, 0 to 4
     many: bool = False
     feminine: int = 0
     det: Det = Det.THE
-    owner: int = 0  # of MY: which pronoun; of a pronoun: itself
-    name: Name | None = None  # NAME, and the owner of NAMED
+    owner: int = 0  # for MY: the owner's pronoun; for a pronoun: the pronoun itself
+    name: Name | None = None  # for NAME: the name; for NAMED: the owner's name
     noun: Noun | None = None
     adjective: Adjective | None = None
     number: Number | None = None
@@ -103,12 +103,12 @@ class NounPhrase:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """A verb with what belongs to it."""
+    """A verb with its subject, objects and other parts."""
 
     subject: NounPhrase
-    bits: int  # the lowest of them; see `Bit`
-    verb: Verb | None = None  # None: to be, or what the idiom says
-    verb2: Verb | None = None  # sings and dances
+    bits: int  # the lowest bit of the clause; see `Bit`
+    verb: Verb | None = None  # None: "to be", or the verb of the idiom
+    verb2: Verb | None = None  # a second verb: sings and dances
     tense: Tense = Tense.PRESENT
     modal: Modal | None = None
     polarity: Polarity = Polarity.YES
@@ -122,29 +122,29 @@ class Clause:
     identity: NounPhrase | None = None  # this is my brother
     manner: Phrase | None = None
     place: Place | None = None
-    to: bool = False  # the place is where it leads
+    to: bool = False  # whether the place is a destination
     often: Phrase | None = None
     time: Phrase | None = None
-    number: Number | None = None  # in the phrase of time
-    front: bool = False  # the time stands first
+    number: Number | None = None  # the number in the phrase of time
+    front: bool = False  # whether the time comes first
     asking: Asking = Asking.NOTHING
     wh: Phrase | None = None
-    conjunction: Phrase | None = None  # between verb and complement; None: to
+    conjunction: Phrase | None = None  # between verb and complement; None for an infinitive
     complement: "Clause | None" = None
-    about: NounPhrase | None = None  # in a relative clause: the noun phrase it belongs to
+    about: NounPhrase | None = None  # for a relative clause: the noun phrase that it modifies
 
     @property
     def asks_whereabouts(self) -> bool:
-        """Return whether the clause only asks where the subject is: where is the station?"""
+        """Return whether the clause only asks where the subject is, as in "where is the station?"."""
         if self.verb is not None or self.asking != Asking.ADVERB:
             return False
         return not (self.adjective or self.idiom or self.profession or self.place or self.identity)
 
 
 class Bit:
-    """The parts of a clause, and of a noun phrase, as multiples of its lowest bit."""
+    """The bits of the parts of a clause and of a noun phrase, as multiples of its lowest bit."""
 
-    # Three bits each, for phrases have links of their own.
+    # Three bits for each part of a clause, because phrases have their own links.
     VERB, MODAL, NOT, TIME, PLACE, MANNER, OFTEN, VERB2, AND, PREDICATE, LINK, TO, DEGREE, PREPOSITION = (
         1 << 3 * i for i in range(14)
     )
@@ -156,17 +156,17 @@ CLAUSE_BITS, NOUN_BITS, SENTENCE_BITS = 42, 5, 5
 
 @dataclass(slots=True, eq=False)
 class Sentence:
-    """One clause, or two with a conjunction; `first` says that the subordinate clause stands first."""
+    """One clause, or two with a conjunction; with `first`, the subordinate clause comes first."""
 
     main: Clause
-    bits: int  # the full stop; the next: conjunction (three), comma
+    bits: int  # the lowest bit: full stop; the next: conjunction (three bits), comma
     other: Clause | None = None
     conjunction: Phrase | None = None
     first: bool = False
     coordinate: bool = False
-    comma: bool = False  # in English and French too
+    comma: bool = False  # whether English and French have a comma, too
 
     @property
     def relations(self) -> tuple[str, str]:
-        """Return the conjunction's relation to its clause, and that clause's to the main one."""
+        """Return the relations of the conjunction to its clause, and of that clause to the main one."""
         return ("cc", "conj") if self.coordinate else ("mark", "advcl")

@@ -1,13 +1,13 @@
-"""Natural text: a sentence as it is written in print, or typed in haste.
+"""Natural text: sentences as in print, or as typed in haste.
 
-The grammar's sentences are words apart by spaces, in lower case and in full. Here they get a capital, stops are
-attached and so is what an apostrophe cuts off: "Anna's dog", "j'ai". English negation and verbs are contracted in some
-of the sentences ("don't", "he's not", "he isn't"), a share of the pairs has no stop at the end, and a share of the
-English is typed without capitals, a few of these without the apostrophe of "don't".
+The grammar's sentences are separate words in lower case without contractions. Here they get a capital, and punctuation
+and parts with an apostrophe are attached: "Anna's dog", "j'ai". English negation and verbs are contracted in some
+sentences ("don't", "he's not", "he isn't"). Some pairs have no final stop, and some English sentences have no capitals,
+a few of these without the apostrophe of "don't".
 
-A word is what spaces part. It has the links of all its parts but for stops of the target, which would link the last
-words of both sentences; its head and its relation are those of its main part: of "l'homme" homme, of "I'm" I, of
-"tired." tired.
+Words are separated by spaces. A word has the links of all its parts, except for stops of the target, which would link
+the last words of both sentences. Its head and relation are those of its main part: homme in "l'homme", I in "I'm",
+tired in "tired.".
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ NEGATED = {
     "will": "wo",
     "can": "ca",
 }
-FINITE = {*NEGATED, "am"}  # what a question may begin with
+FINITE = {*NEGATED, "am"}  # finite verbs that may begin a question
 QUESTIONS = ("where", "what", "who", "why", "when", "which", "how")
 WHOLE = {
     **{f"{spelling}nt": [form, "not"] for form, spelling in NEGATED.items()},  # typed without the apostrophe
@@ -38,16 +38,16 @@ PARTS = re.compile(r"[.,?]|[^\s.,?]+")
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How a sentence is written."""
+    """A style of writing a sentence."""
 
     contracted: bool = False
-    joined: bool = False  # he's not, where it may be he isn't
+    joined: bool = False  # "he's not" instead of "he isn't"
     stop: bool = True
     capitals: bool = True
     apostrophes: bool = True
 
 
-STYLES = tuple(  # every one that differs, the plainest first
+STYLES = tuple(  # all different styles, the plainest first
     Style(contracted, joined, stop, capitals, apostrophes)
     for contracted, joined in ((False, False), (True, False), (True, True))
     for stop in (True, False)
@@ -56,7 +56,7 @@ STYLES = tuple(  # every one that differs, the plainest first
 
 
 def choose_style(random: Callable[[], float]) -> Style:
-    """Draw a style: most sentences as in print, some without a stop, some typed in haste."""
+    """Draw a style: mostly as in print, sometimes without a final stop or as typed in haste."""
     chance, stop = random(), random()
     capitals = random() >= 0.15
     return Style(
@@ -69,7 +69,7 @@ def choose_style(random: Callable[[], float]) -> Style:
 
 
 def contract(words: list[Word], style: Style) -> list[Word]:
-    """Contract English where the style does: do not becomes do n't, I am I 'm. The words themselves are changed."""
+    """Contract English words, in place, if the style does: "do not" becomes "do n't", and "I am" becomes "I 'm"."""
     out = list(words)
     if not style.contracted:
         return out
@@ -105,7 +105,7 @@ def attached(word: Word, before: Word, french: bool) -> bool:
 
 
 def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
-    """Group the words that are written together."""
+    """Group the words that are written without spaces between them."""
     groups: list[list[Word]] = []
     for place, word in enumerate(words):
         if place and attached(word, words[place - 1], french):
@@ -116,17 +116,17 @@ def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
 
 
 def main_part(parts: Sequence[Word]) -> Word:
-    """Choose the part of a written word that its head is taken from."""
+    """Return the part of a written word that determines its head and relation."""
     outer = [part for part in parts if part.form not in STOPS and part.head not in parts]
     return next((part for part in outer if not part.form.endswith("'")), (outer or parts)[0])
 
 
 def join_words(words: Sequence[Word], style: Style, *, french: bool = False, target: bool = False) -> list[Word]:
-    """Join the words of a sentence as they are written, each with its parts' links and its main part's head."""
+    """Join words that are written together; a joined word has the links of its parts and the head of its main part."""
     if not style.stop:
         words = words[:-1]
     joined: list[Word] = []
-    of: dict[Word, Word] = {}  # the written word that each is in
+    of: dict[Word, Word] = {}  # the joined word of each word
     for parts in group(words, french):
         main = parts[0]
         form, bits = main.form, main.bits
@@ -153,9 +153,10 @@ def join_words(words: Sequence[Word], style: Style, *, french: bool = False, tar
 
 
 def spell_out(text: str) -> list[str]:
-    """Spell an English sentence as the grammar does: "I don't." becomes I do not .
+    """Split an English sentence into the grammar's words: "I don't." becomes I do not .
 
-    A name or German keeps its capital, the first word loses it; a sentence without a stop gets the one that it needs.
+    Names and words such as German keep their capital, but the first word loses it. A sentence without a final stop gets
+    a full stop or a question mark.
     """
     words: list[str] = []
     for part in PARTS.findall(text.replace("’", "'")):

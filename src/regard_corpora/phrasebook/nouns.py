@@ -1,4 +1,4 @@
-"""Noun phrases, as the grammar draws them."""
+"""Random noun phrases for the grammar."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def choices(table: str, kind: type[enum.IntEnum] | None = None) -> tuple[Any, ...]:
-    """Read a table of weights: each choice as often as its weight says, so that a draw is one lookup."""
+    """Read a table of weights; repeat each choice as often as its weight says, so that a draw is a single lookup."""
     weights = tables.read("phrasebook/weights.toml")[table].items()
     return tuple(name if kind is None else kind[name.upper()] for name, weight in weights for _ in range(weight))
 
@@ -20,13 +20,13 @@ def choices(table: str, kind: type[enum.IntEnum] | None = None) -> tuple[Any, ..
 SUBJECT_DETS, FAMILY_DETS, SINGLE_DETS, MASS_DETS, PLURAL_DETS, DEFINITE_DETS = (
     choices(f"{each}-dets", Det) for each in ("subject", "family", "single", "mass", "plural", "definite")
 )
-PERSONS = (0, 1, 2, 2, 3, 4, 2)  # of I, you, he, she, we, they, it
+PERSONS = (0, 1, 2, 2, 3, 4, 2)  # the persons of I, you, he, she, we, they, it
 PEOPLE = ("person", "family")
-SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or nearly: I and me, I and us
+SAME = ((0, 4), (1,), (), (), (0, 4), ())  # for each subject, objects that would be (almost) reflexive: I and me or us
 
 
 class Nouns:
-    """A source of noun phrases, to which a grammar adds clauses."""
+    """A generator of noun phrases, the base class of the grammar."""
 
     def __init__(self, pool: Pool, random: Callable[[], float], rich: float = 0.3):
         self.pool = pool
@@ -78,12 +78,12 @@ class Nouns:
             phrase.number = self.pick(self.pool.numbers)
         if noun.kind in self.pool.adjectives and self.random() < (0.14 if noun.kind in PEOPLE else 0.36):
             adjective = self.pick(self.pool.adjectives[noun.kind])
-            if adjective.english[0] != "old" or noun not in self.pool.children:  # une vieille fille is something else
+            if adjective.english[0] != "old" or noun not in self.pool.children:  # "une vieille fille" means an old maid
                 phrase.adjective = adjective
         return phrase
 
     def people(self, family: bool) -> NounPhrase:
-        """Draw a noun phrase for one person or a few."""
+        """Draw a noun phrase for one or several people."""
         noun = self.pick(self.pool.nouns["family" if family else "person"])
         det = self.pick(FAMILY_DETS if family else SUBJECT_DETS)
         many = det == Det.NUMBER or (det != Det.EVERY and det != Det.A and self.random() < 0.25)
@@ -117,7 +117,7 @@ class Nouns:
         return phrase
 
     def thing(self, verb: Verb, subject: NounPhrase, denied: bool, relative: bool) -> NounPhrase:
-        """Draw an object that goes with a verb."""
+        """Draw an object that fits a verb."""
         random = self.random
         kind = self.pick(self.pool.classes[verb])
         chance = random()
@@ -158,5 +158,5 @@ class Nouns:
         return phrase
 
     def add_relative(self, phrase: NounPhrase) -> None:
-        """Give a noun phrase a relative clause."""
+        """Add a relative clause to a noun phrase."""
         raise NotImplementedError

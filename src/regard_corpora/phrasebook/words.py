@@ -1,9 +1,8 @@
-"""Words of a sentence under construction, with what they came from and what they depend on, and how all languages
-put them together.
+"""Words of a sentence under construction, with their meaning and head, and functions common to all languages.
 
-A relation has its name in Universal Dependencies: nsubj, obj, det, … Where the phrasebook's heads differ from theirs (a
-modal of two words depends on the content verb, a preposition without its noun on the verb), it has the name of the
-nearest thing.
+Relations have their names in Universal Dependencies: nsubj, obj, det, … If the phrasebook's heads differ from those (a
+modal of two words depends on the content verb, a preposition without its noun on the verb), a relation has the nearest
+name.
 """
 
 from collections.abc import Callable
@@ -12,11 +11,11 @@ from regard_corpora.phrasebook.inflection import forms_of
 from regard_corpora.phrasebook.lexicon import Piece
 from regard_corpora.phrasebook.meaning import Bit, Clause, NounPhrase, Sentence
 
-FIRST, SECOND, LAST = range(3)  # where the finite verb stands in a clause, in a language that moves it
+FIRST, SECOND, LAST = range(3)  # the position of the finite verb in a clause, for languages where it varies
 
 
 class Word:
-    """A word; `bits` are the parts of the meaning it stands for, `head` the word it depends on, by a `relation`."""
+    """A word; `bits` are the parts of the meaning that it expresses, `head` is the word on which it depends."""
 
     __slots__ = ("bits", "form", "head", "place", "relation")
 
@@ -28,27 +27,27 @@ class Word:
         self.place = -1
 
     def relate(self, relation: str) -> "Word":
-        """Name the word's relation to its head; returns the word."""
+        """Set the word's relation to its head; return the word."""
         self.relation = relation
         return self
 
 
 def put(out: list[Word], form: str, bits: int, head: Word | None = None, relation: str = "") -> Word:
-    """Say a word; returns it."""
+    """Append a new word to `out`; return it."""
     word = Word(form, bits, head, relation)
     out.append(word)
     return word
 
 
 def add(out: list[Word], below: list[Word], form: str, bits: int, relation: str) -> None:
-    """Say a word that depends on the head of the clause."""
+    """Append a new word that depends on the head of the clause to `out` and to `below`."""
     word = Word(form, bits, None, relation)
     out.append(word)
     below.append(word)
 
 
 def join(out: list[Word], phrase: NounPhrase, joint: str, say_phrase: Callable[[NounPhrase], Word]) -> Word:
-    """Say two noun phrases with and between them; returns the first one's head."""
+    """Say two noun phrases with a conjunction between them; return the head of the first."""
     assert phrase.first is not None
     assert phrase.second is not None
     head = say_phrase(phrase.first)
@@ -58,15 +57,15 @@ def join(out: list[Word], phrase: NounPhrase, joint: str, say_phrase: Callable[[
     return head
 
 
-# Words of fixed phrases, in all languages, by what they are to the phrase's head; others are prepositions.
+# The relation of each word of a fixed phrase to the phrase's head, in all languages; other words are prepositions.
 NAMES = {form: relation for relation, forms in forms_of("phrases").items() for form in forms}
-DAYS = forms_of("french")["days"]  # nouns, though they stand alone
+DAYS = forms_of("french")["days"]  # nouns that occur alone as adverbials
 
 
 def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "", relation: str = "") -> Word:
-    """Say a fixed phrase, its own links moved to where `bits` (one bit) is; returns its head.
+    """Say a fixed phrase, with its link bits multiplied by `bits` (one bit); return its head.
 
-    Without a `relation` a phrase of one word is an adverb, a longer one an oblique.
+    Without a `relation`, a phrase of one word is an adverb, and a longer one an oblique.
     """
     if len(pieces) == 1:
         form, own, _ = pieces[0]
@@ -86,7 +85,7 @@ def say(out: list[Word], pieces: tuple[Piece, ...], bits: int, number: str = "",
 
 
 def say_time(out: list[Word], clause: Clause, language: str) -> Word:
-    """Say when it is."""
+    """Say the phrase of time of a clause; return its head."""
     number = getattr(clause.number, language) if clause.number is not None else ""
     return say(out, getattr(clause.time, language), clause.bits * Bit.TIME, number)
 
@@ -97,9 +96,9 @@ def say_sentence(
     say_clause: Callable[[list[Word], Clause, int, Word | None], Word],
     comma: int | None,
 ) -> list[Word]:
-    """Say one clause, or two with their conjunction; `comma`: the bits of one between them, None where there is none.
+    """Say one clause, or two with their conjunction; `comma` has the bits of the comma between them, or is None.
 
-    A clause is said with the place of its finite verb and the conjunction before it, and returns its head.
+    `say_clause` takes the position of the finite verb and the conjunction before the clause, and returns its head.
     """
     out: list[Word] = []
     main, other, bits = sentence.main, sentence.other, sentence.bits
@@ -124,7 +123,7 @@ def say_sentence(
 
 
 def finish(words: list[Word]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
-    """Return the sentence, each word's head, and the word's relation to it."""
+    """Return the text of a sentence, the index of each word's head, and each word's relation to it."""
     for place, word in enumerate(words):
         word.place = place
     return (
@@ -135,6 +134,6 @@ def finish(words: list[Word]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
 
 
 def links(source: list[Word], target: list[Word]) -> tuple[tuple[int, int], ...]:
-    """Link the words that stand for the same part of the meaning, as (source, target), sorted."""
+    """Return sorted links (source, target) between words that express the same part of the meaning."""
     bits = [word.bits for word in target]
     return tuple([(i, j) for i, word in enumerate(source) for j, other in enumerate(bits) if word.bits & other])
