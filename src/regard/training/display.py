@@ -187,19 +187,19 @@ class LiveProgress(Progress):
             head.append("  ").append(full * at, style="cyan").append(empty * (size - at), style="dim")
         head.append_text(tail)
         lines.append(head)
-        lines += _flow("", [*course.numbers(), *self._times()], width)
+        lines += flow_parts("", [*course.numbers(), *self._times()], width)
         since = self._validating_since
         if since is not None or course.checked is not None:
             lines.append(Text(""))
         if since is not None:
-            lines += _flow("validating", [f"… {format_clock(self._clock() - since)}"], width)
+            lines += flow_parts("validating", [f"… {format_clock(self._clock() - since)}"], width)
         if course.checked is not None:
             new = course.best is course.checked
             parts = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
-            lines += _flow("validation", [*parts, "best checkpoint so far"] if new else parts, width)
+            lines += flow_parts("validation", [*parts, "best checkpoint so far"] if new else parts, width)
             if course.best is not None and not new:
                 scores = {key: value for key, value in course.best.items() if not key.startswith("patience")}
-                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(scores)], width)
+                lines += flow_parts("best", [f"step {course.best.get('step', 0):,}", *format_scores(scores)], width)
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return lines
@@ -212,7 +212,7 @@ class LiveProgress(Progress):
         return [*times, f"{format_clock(left)} left"] if left else times
 
 
-def _flow(label: str, parts: list[str], width: int) -> list[Text]:
+def flow_parts(label: str, parts: list[str], width: int) -> list[Text]:
     """Join parts with dots, on as many lines as they need, after a label in the margin."""
     margin = MARGIN if label and width >= NARROW else 0
     rows: list[str] = []

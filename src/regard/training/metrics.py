@@ -101,10 +101,10 @@ class Metrics:
 
     def _repair(self, resume_step: int | None, validated: bool = True) -> None:
         """Keep only complete records, and those up to the step from which the run is resumed."""
-        before = _bytes(self.path)
+        before = read_whole(self.path)
         lines = []
         for line in before.splitlines(keepends=True):
-            record = _parsed(line)
+            record = parse_record(line)
             if record is None or not line.endswith(b"\n"):
                 continue
             step = record.get("step")
@@ -126,8 +126,8 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    records = map(_parsed, _bytes(path).splitlines())
-    return [record for record in records if record is not None and all(_fits(*pair) for pair in record.items())]
+    records = map(parse_record, read_whole(path).splitlines())
+    return [record for record in records if record is not None and all(fits_key(*pair) for pair in record.items())]
 
 
 def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
@@ -193,14 +193,14 @@ def format_clock(seconds: float) -> str:
     return (f"{days} d " if days else "") + f"{hour}:{minute:02d}:{second:02d}"
 
 
-def _bytes(path: Path) -> bytes:
+def read_whole(path: Path) -> bytes:
     try:
         return reading.read_bytes(path, LARGEST_METRICS)
     except reading.Unreadable as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def parse_record(line: bytes) -> dict[str, Any] | None:
     try:
         record = reading.parse_json(line)
     except reading.Unreadable:  # incomplete, or not UTF-8
@@ -208,7 +208,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _fits(key: str, value: Any) -> bool:
+def fits_key(key: str, value: Any) -> bool:
     """Return whether a record may hold this value under this key."""
     if key in COUNTED:
         return type(value) is int and 0 <= value < 2**63
