@@ -8,7 +8,7 @@ from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.inspection import dependency_trees, exhibit_of, page
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 from regard.models import KINDS
 
 pytestmark = pytest.mark.browser

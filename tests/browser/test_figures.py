@@ -10,7 +10,7 @@ from inspection.subjects import PAIRS, exhibit_of_subject, subject
 from PIL import Image
 
 from regard.inspection import dependency_trees, exhibit_of, page
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 
 pytestmark = pytest.mark.browser
 

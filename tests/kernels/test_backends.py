@@ -34,11 +34,11 @@ from regard.attention import (
     use_backend,
 )
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import backends, table, triton
+from regard.kernels import backends, dispatch, triton
+from regard.kernels.dispatch import Request
 from regard.kernels.operations import additive as chunked
 from regard.kernels.operations import window as window_cpu
 from regard.kernels.span_limits import Window
-from regard.kernels.table import Request
 
 TABLE = {
     "scaled dot": (Attention(Dot(scaled=True)), None, "sdpa"),
@@ -221,11 +221,11 @@ def test_what_is_remembered_is_what_the_table_says():
             sizes = {name: max(1, size + rng.choice([-1, 0, 1])) for name, size in each.sizes.items()}
             for again in (each, each._replace(sizes=sizes), each):
                 assert backends.choose(again) is backends.BACKENDS.ask(again)
-    assert 0 < len(backends.BACKENDS.known) <= table.MOST_PLANS
+    assert 0 < len(backends.BACKENDS.known) <= dispatch.MOST_PLANS
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(table, "MOST_PLANS", 8)
+    monkeypatch.setattr(dispatch, "MOST_PLANS", 8)
     backends.BACKENDS.known.clear()
     for request in requests(200, SEED):
         backends.choose(request)

@@ -21,7 +21,7 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels import Linear, backends, mixed_precision, residual, table
+from regard.kernels import Linear, backends, dispatch, mixed_precision, residual
 
 MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # most keys of a sequence; widths of a head
 MEMORY = "a memory"
@@ -43,16 +43,16 @@ class Part(NamedTuple):
     dropout: float
 
 
-STACK = table.Table(
+STACK = dispatch.Table(
     "stack",
-    table.Row(
+    dispatch.Row(
         name="fused",
         devices=("cuda",),
         features=frozenset({backends.PACKED, backends.CAUSAL, backends.WINDOW, MEMORY}),
         most={"words": MAX_KEYS},
-        conditions=(table.NEEDS_TRITON,),
+        conditions=(dispatch.NEEDS_TRITON,),
     ),
-    table.Row(name="block by block", features=None),
+    dispatch.Row(name="block by block", features=None),
     steps={"words": (MAX_KEYS,)},
 )
 
@@ -68,10 +68,10 @@ def serves(
 
 def describe(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
-) -> table.Request:
+) -> dispatch.Request:
     """Describe a call of a stack as plain data."""
     if torch.compiler.is_compiling():  # do not trace the rest
-        return table.Request(x.device.type, (), table.compiling(), {"words": 0})
+        return dispatch.Request(x.device.type, (), dispatch.compiling(), {"words": 0})
     needs, longest = list[str](), 0
     if x.ndim != 2 or not (memory is None or memory.ndim == 2):
         needs.append("padded sequences")
@@ -87,9 +87,9 @@ def describe(
     if backends.forced_backend() is not None:
         needs.append(f"use_backend({backends.forced_backend()!r})")
     if has_hooks(stack):
-        needs.append(table.HOOKS)
+        needs.append(dispatch.HOOKS)
     needs += (each for block in stack.blocks for each in block_features(block))
-    return table.Request(device, (), tuple(dict.fromkeys(needs)), {"words": longest})
+    return dispatch.Request(device, (), tuple(dict.fromkeys(needs)), {"words": longest})
 
 
 def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[str]]:

@@ -1,6 +1,6 @@
 """Operations below the attention module: reference implementations, fast versions, and the table that chooses.
 
-Choice: `table`, its rows for attention in `backends`, `describe`, `use_backend`. Resolved spans: `SpanLimits`,
+Choice: `dispatch`, its rows for attention in `backends`, `describe`, `use_backend`. Resolved spans: `SpanLimits`,
 `Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, decoding steps, additive
 scores in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, mixed precision. Recurrent
 layers.
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.kernels import backends, table
+    from regard.kernels import backends, dispatch
     from regard.kernels.backends import describe, use_backend
+    from regard.kernels.dispatch import Plan
     from regard.kernels.operations import additive as additive_chunked
     from regard.kernels.operations import lstmn as lstmn_cpu
     from regard.kernels.operations import mixed_precision
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from regard.kernels.operations.top_tokens import top_tokens
     from regard.kernels.reference import Call, add_bias, additive_scores, bilinear_scores, matmul_wide, softmax, widen
     from regard.kernels.span_limits import Layout, SharedLimits, SpanLimits, Window, broadcast, positions
-    from regard.kernels.table import Plan
     from regard.kernels.triton import cells as cell_layer
     from regard.kernels.triton import dropout as dropout_triton
     from regard.kernels.triton import rnnsearch as rnnsearch_triton
@@ -54,6 +54,7 @@ __all__ = [
     "cell_layer",
     "cross_attention",
     "describe",
+    "dispatch",
     "dropout",
     "dropout_add",
     "dropout_triton",
@@ -73,7 +74,6 @@ __all__ = [
     "self_attention",
     "silu_dropout",
     "softmax",
-    "table",
     "top_tokens",
     "use_backend",
     "widen",

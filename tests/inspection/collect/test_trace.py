@@ -7,7 +7,7 @@ import torch
 from inspection.subjects import reads, stack, subject
 from torch import nn
 
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 from regard.inspection.collect.trace import (
     ELEMENTWISE,
     STRUCTURAL,

@@ -11,7 +11,7 @@ from inspection.subjects import ALL, subject
 from regard import inspection
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Graph, GraphEdge, GraphNode
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 from regard.inspection.draw.graph import draw_graph, marked_up, plain_text, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,7 @@ import random
 import pytest
 from inspection.subjects import ALL, subject
 
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 from regard.inspection.draw.graph import box_size, frame_label_width
 from regard.inspection.draw.graph_layout import LANE, NEAR, Item, Link, Rows, lay_out, spread
 

@@ -8,8 +8,8 @@ pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths, Prepared
 from regard.kernels import backends, reference
 from regard.kernels.backends import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
+from regard.kernels.dispatch import Request
 from regard.kernels.reference import softmax
-from regard.kernels.table import Request
 from regard.kernels.triton import few_queries
 
 DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]

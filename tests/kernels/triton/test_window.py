@@ -13,8 +13,8 @@ from regard.attention import Additive, Attention, General, Lengths, Predictive
 from regard.errors import BackendError
 from regard.kernels import backends
 from regard.kernels.backends import BILINEAR, CENTRES, SOFTMAX, WINDOW
+from regard.kernels.dispatch import Request
 from regard.kernels.span_limits import Window
-from regard.kernels.table import Request
 from regard.kernels.triton import window as predicted
 
 CUDA = torch.cuda.is_available()

@@ -45,6 +45,7 @@ from regard.attention import (
 )
 from regard.decoding import first_model
 from regard.errors import ArgumentError, DataError
+from regard.inspection.collect.attention_stages import ResolvedCall, projections, resolve_call, weighting_words
 from regard.inspection.collect.dependency_trees import ParsedTree, dependencies_of
 from regard.inspection.collect.exhibit import Ablation, Addressing, Exhibit, Numbers, View
 from regard.inspection.collect.forward_pass import (
@@ -56,8 +57,7 @@ from regard.inspection.collect.forward_pass import (
     silence_memory_heads,
     watch_forward,
 )
-from regard.inspection.collect.from_model import graph_of
-from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call, weighting_words
+from regard.inspection.collect.graph import graph_of
 from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 from regard.models import KINDS, Documents, Model, kinds
 from regard.tasks import ForcedExample, Item, TrainedRun

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention import Attention, Attentive, Prepared, ProjectionRows, Score, Span, Weighting, call_records
-from regard.inspection.collect.stages import stages_of
+from regard.inspection.collect.attention_stages import stages_of
 from regard.models import KINDS, Dropout, Kind, Layer
 
 Phase = Literal["encoder", "decoder"]

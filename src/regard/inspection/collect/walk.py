@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.attention import Block, GridSelfAttention, Heads
 from regard.data import START
 from regard.errors import ArgumentError
+from regard.inspection.collect.attention_stages import attention_stages, block_of, call_of, input_stages, one
 from regard.inspection.collect.exhibit import Gates, Stage, State, View, Walk, find_view
 from regard.inspection.collect.forward_pass import (
     MEMORY_VIEWS,
@@ -30,7 +31,6 @@ from regard.inspection.collect.forward_pass import (
     Recording,
     memory_stages,
 )
-from regard.inspection.collect.stages import attention_stages, block_of, call_of, input_stages, one
 from regard.kernels import linear
 from regard.models import Documents, Layer, Reading
 from regard.tasks import TrainedRun

@@ -72,7 +72,7 @@ def model_graph(
     Boxes, order, shapes and edges are those of the pass. Identical layers are drawn once, with their number;
     `fold=False` draws all of them.
     """
-    from regard.inspection.collect.from_model import graph_of  # drawing an existing graph does not need this import
+    from regard.inspection.collect.graph import graph_of  # drawing an existing graph does not need this import
 
     graph = graph_of(model, source, target, fold=fold)
     return ModelGraph(graph, draw_graph(graph))

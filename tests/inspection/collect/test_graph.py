@@ -11,8 +11,8 @@ from torch import nn
 from regard.attention import Attention, Block, Dot, GridSelfAttention, Heads
 from regard.attention.positions import near_sinusoids, near_turns
 from regard.errors import ArgumentError
-from regard.inspection.collect import from_model, trace
-from regard.inspection.collect.from_model import GENERAL, graph_of, number_layer
+from regard.inspection.collect import trace
+from regard.inspection.collect.graph import GENERAL, graph_of, make_source, make_tokens, number_layer, run_tiny
 from regard.inspection.draw.graph import model_graph
 from regard.models import Memory, Model, Tokens
 
@@ -35,12 +35,12 @@ def run_pass(model):
     """A pass over inputs like those of a graph, without hooks."""
     kind = trace.kind_of(model)
     sizes = iter([3, 4, 6, 5])
-    source = from_model.make_source(model, sizes, {})
+    source = make_source(model, sizes, {})
     memory = model.encode(source)
     job = getattr(model.config, "job", None)
     if job == "classify" or kind.tasks == ("classify",):
         return model.classify(memory)
-    target = from_model.make_tokens(model, len(source.lengths), 4)
+    target = make_tokens(model, len(source.lengths), 4)
     return model.output(model.decode(memory, target)[0])
 
 
@@ -218,7 +218,7 @@ def test_a_loop_over_steps_is_one_box():
 
 def test_sizes_of_the_pass_are_those_of_no_parameter():
     model = stack(size=14, hidden=11)
-    sizes = from_model.run_tiny(model).sizes
+    sizes = run_tiny(model).sizes
     taken = {size for parameter in model.parameters() for size in parameter.shape}
     assert set(sizes) == {"b", "m", "n"}
     assert not taken & set(sizes.values())

@@ -7,7 +7,7 @@ from oracles import agree
 from torch import nn
 
 from regard.attention import Attention, Causal, Dot, Heads, Lengths
-from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import graph_of
 
 ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]
