@@ -131,7 +131,7 @@ def load_commands() -> Callable[[], None]:
     from regard.evaluation import text_scores as text  # noqa: F401
     from regard.inspection.collect import from_run  # noqa: F401
     from regard.inspection.draw import picture  # noqa: F401
-    from regard.io import output  # noqa: F401
+    from regard.io import results  # noqa: F401
 
     assert CliRunner().invoke(app, ["configs"]).exit_code == 0  # reading options imports more
     return main

@@ -260,7 +260,7 @@ OTHERS = [
         "statistics.pstdev(self.values)",
         "studies/test_seed_statistics.py",
     ),
-    Fault("io/output.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_output.py"),
+    Fault("io/results.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_results.py"),
     Fault(
         "cli/program.py",
         "        sys.exit(130)",

@@ -14,7 +14,7 @@ from regard.decoding import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
 from regard.kernels import backends
 from regard.kernels.backends import BILINEAR, CAUSAL, SOFTMAX
-from regard.kernels.dispatch import Request
+from regard.kernels.planning import Request
 from regard.machine import NEW, amount, auto_device, memory, pause_garbage_collection, settle_memory, wide_dtype
 from regard.tasks import start
 from regard.training import Group, TrainingSettings, describe_device, uses_bf16

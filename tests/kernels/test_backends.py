@@ -34,10 +34,10 @@ from regard.attention import (
     use_backend,
 )
 from regard.errors import ArgumentError, BackendError
-from regard.kernels import backends, dispatch, triton
-from regard.kernels.dispatch import Request
+from regard.kernels import backends, planning, triton
 from regard.kernels.operations import additive as chunked
 from regard.kernels.operations import window as window_cpu
+from regard.kernels.planning import Request
 from regard.kernels.span_limits import Window
 
 TABLE = {
@@ -221,11 +221,11 @@ def test_what_is_remembered_is_what_the_table_says():
             sizes = {name: max(1, size + rng.choice([-1, 0, 1])) for name, size in each.sizes.items()}
             for again in (each, each._replace(sizes=sizes), each):
                 assert backends.choose(again) is backends.BACKENDS.ask(again)
-    assert 0 < len(backends.BACKENDS.known) <= dispatch.MOST_PLANS
+    assert 0 < len(backends.BACKENDS.known) <= planning.MOST_PLANS
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(dispatch, "MOST_PLANS", 8)
+    monkeypatch.setattr(planning, "MOST_PLANS", 8)
     backends.BACKENDS.known.clear()
     for request in requests(200, SEED):
         backends.choose(request)

@@ -23,7 +23,7 @@ from regard.attention.cache import State
 from regard.attention.call_records import find_outermost, stay_eager
 from regard.attention.span import Causal, Lengths, Mask, Shared, Span, Start, is_exactly, join, parts_of, share, unshare
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Plan, dispatch
+from regard.kernels import Plan, planning
 
 # Options of `Block` that a block without attention does not use.
 OF_ATTENTION = {"attention_dropout", "rotary", "depth", "score", "split"}
@@ -196,7 +196,7 @@ def plan_calls(model: nn.Module) -> Iterator[ModelPlan]:
         if isinstance(module, Decoder):
             span = join(Causal(), span)
         request = fused_stack.describe(module, given["x"], span, given.get("memory"), given.get("memory_span"))
-        needs = tuple(each for each in request.features if each != dispatch.HOOKS)  # plan_calls' own hooks
+        needs = tuple(each for each in request.features if each != planning.HOOKS)  # plan_calls' own hooks
         found.stacks[name] = fused_stack.STACK.plan(request._replace(features=needs))
 
     attentions = {name: module for name, module in find_outermost(model).items() if hasattr(module, "plan")}

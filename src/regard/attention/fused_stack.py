@@ -21,7 +21,7 @@ from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Span, split_packed
 from regard.attention.weighting import Softmax
-from regard.kernels import Linear, backends, dispatch, mixed_precision, residual
+from regard.kernels import Linear, backends, mixed_precision, planning, residual
 
 MAX_KEYS, WIDTHS = 128, (16, 32, 64, 128)  # most keys of a sequence; widths of a head
 MEMORY = "a memory"
@@ -43,16 +43,16 @@ class Part(NamedTuple):
     dropout: float
 
 
-STACK = dispatch.Table(
+STACK = planning.Table(
     "stack",
-    dispatch.Row(
+    planning.Row(
         name="fused",
         devices=("cuda",),
         features=frozenset({backends.PACKED, backends.CAUSAL, backends.WINDOW, MEMORY}),
         most={"words": MAX_KEYS},
-        conditions=(dispatch.NEEDS_TRITON,),
+        conditions=(planning.NEEDS_TRITON,),
     ),
-    dispatch.Row(name="block by block", features=None),
+    planning.Row(name="block by block", features=None),
     steps={"words": (MAX_KEYS,)},
 )
 
@@ -68,10 +68,10 @@ def serves(
 
 def describe(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
-) -> dispatch.Request:
+) -> planning.Request:
     """Describe a call of a stack as plain data."""
     if torch.compiler.is_compiling():  # do not trace the rest
-        return dispatch.Request(x.device.type, (), dispatch.compiling(), {"words": 0})
+        return planning.Request(x.device.type, (), planning.compiling(), {"words": 0})
     needs, longest = list[str](), 0
     if x.ndim != 2 or not (memory is None or memory.ndim == 2):
         needs.append("padded sequences")
@@ -87,9 +87,9 @@ def describe(
     if backends.forced_backend() is not None:
         needs.append(f"use_backend({backends.forced_backend()!r})")
     if has_hooks(stack):
-        needs.append(dispatch.HOOKS)
+        needs.append(planning.HOOKS)
     needs += (each for block in stack.blocks for each in block_features(block))
-    return dispatch.Request(device, (), tuple(dict.fromkeys(needs)), {"words": longest})
+    return planning.Request(device, (), tuple(dict.fromkeys(needs)), {"words": longest})
 
 
 def describe_span(span: Span | None, windows: bool = False) -> tuple[int, list[str]]:

@@ -21,7 +21,7 @@ from regard.attention.score import Dot, Score, compare_from
 from regard.attention.span import Mask, Shared, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels import Linear, Plan, backends, dispatch
+from regard.kernels import Linear, Plan, backends, planning
 from regard.kernels import linear as apply_linear
 
 KERNEL = "decode-step"  # writes the step's key and value into the cache, and attends to the cache in place
@@ -252,7 +252,7 @@ class Heads(Attentive):
             return False
         if inner.score.fused_form != "bilinear" or inner.weighting.fused_name != "softmax" or widest > WIDEST:
             return False
-        return backends.forced_backend() in (None, KERNEL) and dispatch.has_kernel(query.device.type, query.dtype)
+        return backends.forced_backend() in (None, KERNEL) and planning.has_kernel(query.device.type, query.dtype)
 
     def project_inputs(
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None

@@ -25,7 +25,7 @@ from regard.decoding.replay import Replay
 from regard.decoding.scoring import check_finite, source_of, tokens_of
 from regard.decoding.sentence_search import search
 from regard.errors import ArgumentError
-from regard.kernels import dispatch, pack_weights
+from regard.kernels import pack_weights, planning
 from regard.models import Model, Pictures, Source, Tokens
 
 BUDGET = 8192  # source tokens per batch, counted once per hypothesis
@@ -37,23 +37,23 @@ SCORE_BUDGET = 2048  # tokens per batch and side; each target token holds scores
 Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
 
 
-SEARCH = dispatch.Table(
+SEARCH = planning.Table(
     "search",
-    dispatch.Row(
+    planning.Row(
         name="replayed",
         devices=("cuda",),
         conditions=(
-            dispatch.Condition(
+            planning.Condition(
                 lambda request: request.sizes["sentences"] >= FEW, f"a graph pays for {FEW} sentences and more"
             ),
         ),
     ),
-    dispatch.Row(name="step by step", features=None),
+    planning.Row(name="step by step", features=None),
     steps={"sentences": (FEW - 1,)},
 )
 
 
-def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> dispatch.Request:
+def describe(model: Model, count: int, options: Options, device: str, trace: bool = False) -> planning.Request:
     """Describe a search for `count` sentences as a request to the table of searches."""
     needs = [*host_features(options)]
     if trace:
@@ -62,8 +62,8 @@ def describe(model: Model, count: int, options: Options, device: str, trace: boo
         needs.append("a model whose steps wait for the host")
     # Only CUDA graphs would skip hooks.
     if device == "cuda" and any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
-        needs.append(dispatch.HOOKS)
-    return dispatch.Request(device, (), tuple(needs), {"sentences": count})
+        needs.append(planning.HOOKS)
+    return planning.Request(device, (), tuple(needs), {"sentences": count})
 
 
 def host_features(options: Options) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from regard.door import door
 if TYPE_CHECKING:
     from regard.io import disk, packs, reading
     from regard.io import lines as text_lines
-    from regard.io import output as formats
+    from regard.io import results as formats
     from regard.io.encodings import EncodedFile, check_encoding, encoding_of
     from regard.io.inputs import (
         Block,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         read_whole,
         unequal_lines,
     )
-    from regard.io.output import (
+    from regard.io.results import (
         Link,
         Slips,
         UntranslatedReport,

@@ -20,7 +20,7 @@ from regard.io.lines import (
     read_chunks,
     unequal_lines,
 )
-from regard.io.output import LabelOutput, label_line
+from regard.io.results import LabelOutput, label_line
 
 NAMED = 10  # documents without words that warnings name; further ones are only counted
 SHOWN = 60  # maximum characters of an argument in a message

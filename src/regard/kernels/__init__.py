@@ -1,6 +1,6 @@
 """Operations below the attention module: reference implementations, fast versions, and the table that chooses.
 
-Choice: `dispatch`, its rows for attention in `backends`, `describe`, `use_backend`. Resolved spans: `SpanLimits`,
+Choice: `planning`, its rows for attention in `backends`, `describe`, `use_backend`. Resolved spans: `SpanLimits`,
 `Window`, `Layout`. References: `softmax`, scores, `matmul_wide`. Fast attention: one tile, decoding steps, additive
 scores in chunks. Operations: dropout, `linear`, `residual`, `projection_loss`, `top_tokens`, mixed precision. Recurrent
 layers.
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from regard.door import door
 
 if TYPE_CHECKING:
-    from regard.kernels import backends, dispatch
+    from regard.kernels import backends, planning
     from regard.kernels.backends import describe, use_backend
-    from regard.kernels.dispatch import Plan
     from regard.kernels.operations import additive as additive_chunked
     from regard.kernels.operations import lstmn as lstmn_cpu
     from regard.kernels.operations import mixed_precision
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from regard.kernels.operations.linear import Linear, linear, pack_weights
     from regard.kernels.operations.projection_loss import projection_loss
     from regard.kernels.operations.top_tokens import top_tokens
+    from regard.kernels.planning import Plan
     from regard.kernels.reference import Call, add_bias, additive_scores, bilinear_scores, matmul_wide, softmax, widen
     from regard.kernels.span_limits import Layout, SharedLimits, SpanLimits, Window, broadcast, positions
     from regard.kernels.triton import cells as cell_layer
@@ -54,7 +54,6 @@ __all__ = [
     "cell_layer",
     "cross_attention",
     "describe",
-    "dispatch",
     "dropout",
     "dropout_add",
     "dropout_triton",
@@ -65,6 +64,7 @@ __all__ = [
     "matmul_wide",
     "mixed_precision",
     "pack_weights",
+    "planning",
     "positions",
     "projection_loss",
     "relu_dropout",

@@ -1,7 +1,7 @@
 """The table of backends for attention calls.
 
 `describe` turns a call into plain data: every field of `Call` and of `SpanLimits` that changes the result is a feature
-or a size. Each `Backend` lists what it supports, and refuses everything else (see `kernels/dispatch.py`). `use_backend`
+or a size. Each `Backend` lists what it supports, and refuses everything else (see `kernels/planning.py`). `use_backend`
 forces one; if it cannot serve a call, that is an error, never a silent fallback. `dense`, the specification, serves
 everything. This module does not depend on the classes of `regard.attention`.
 """
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from regard.errors import ArgumentError
 from regard.kernels import reference, triton
-from regard.kernels.dispatch import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table
 from regard.kernels.operations import additive, dot, window
+from regard.kernels.planning import HALF, NEEDS_TRITON, SINGLE_OR_HALF, Condition, Request, Row, Table
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 

@@ -46,7 +46,7 @@ from regard.attention import (
     call_records,
     split_packed,
 )
-from regard.kernels import Linear, backends, dispatch, dropout
+from regard.kernels import Linear, backends, dropout, planning
 from regard.models.config import BlocksConfig, Cell, EncoderDecoderConfig
 from regard.models.recurrent import Bidirectional, Stack, make_linear, to_autocast_dtype
 
@@ -108,13 +108,13 @@ class Embedding(nn.Module):
         half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
         return dropout_triton.embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=waves, dtype=half)
 
-    def describe(self, span: Span | None, start: Start, device: str) -> dispatch.Request:
+    def describe(self, span: Span | None, start: Start, device: str) -> planning.Request:
         """Describe a call as a request to the table of embeddings."""
         if torch.compiler.is_compiling():  # torch.compile must not trace the rest
-            return dispatch.Request(device, (), dispatch.compiling())
+            return planning.Request(device, (), planning.compiling())
         packed, rest = split_packed(span)
         needs = ["padded sequences" if packed is None or rest else backends.PACKED]
-        needs.append(dispatch.AUTOCAST if torch.is_autocast_enabled(device) else "single precision")
+        needs.append(planning.AUTOCAST if torch.is_autocast_enabled(device) else "single precision")
         if not (isinstance(start, int) and start == 0):
             needs.append("a start")
         if type(self.positions) is not Sinusoidal or self.mix is not None:
@@ -122,19 +122,19 @@ class Embedding(nn.Module):
         if type(self.tokens) is not nn.Embedding or self.tokens.padding_idx is not None:
             needs.append("embeddings of one's own")
         if call_records.has_hooks(self):
-            needs.append(dispatch.HOOKS)
-        return dispatch.Request(device, (), tuple(needs))
+            needs.append(planning.HOOKS)
+        return planning.Request(device, (), tuple(needs))
 
 
-EMBEDDING = dispatch.Table(
+EMBEDDING = planning.Table(
     "embedding",
-    dispatch.Row(
+    planning.Row(
         name="fused",
         devices=("cuda",),
-        features=frozenset({backends.PACKED, dispatch.AUTOCAST}),
-        conditions=(dispatch.NEEDS_TRITON,),
+        features=frozenset({backends.PACKED, planning.AUTOCAST}),
+        conditions=(planning.NEEDS_TRITON,),
     ),
-    dispatch.Row(name="torch", features=None),
+    planning.Row(name="torch", features=None),
 )
 
 

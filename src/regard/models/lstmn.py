@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Cache, Lengths, Prepared, State
 from regard.errors import ArgumentError
-from regard.kernels import dispatch, linear
+from regard.kernels import linear, planning
 from regard.kernels import lstmn_cpu as recurrence
 from regard.models.config import LSTMNConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
@@ -57,10 +57,10 @@ from regard.models.recurrent import (
     without_autocast,
 )
 
-RECURRENCE = dispatch.Table(
+RECURRENCE = planning.Table(
     "LSTMN",
-    dispatch.Row(name="written out", dtypes=dispatch.FULL, features=frozenset({dispatch.AUTOCAST})),
-    dispatch.Row(name="step by step", features=None),
+    planning.Row(name="written out", dtypes=planning.FULL, features=frozenset({planning.AUTOCAST})),
+    planning.Row(name="step by step", features=None),
 )
 
 
@@ -71,7 +71,7 @@ def is_written_out(x: Tensor, *parts: nn.Module) -> bool:
 
 def can_step_in_place(x: Tensor) -> bool:
     """Return whether a step may write in place, which is faster: without gradients, on a CPU."""
-    plain = x.dtype in dispatch.FULL and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    plain = x.dtype in planning.FULL and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return plain and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 

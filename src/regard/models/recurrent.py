@@ -34,7 +34,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Dot, General, Prepared, Score, Softmax, Span, State, Weighting
-from regard.kernels import Linear, backends, dispatch, dropout, linear
+from regard.kernels import Linear, backends, dropout, linear, planning
 from regard.models.config import Cell
 from regard.models.contract import Memory, Model
 
@@ -46,16 +46,16 @@ SHUT = 1e4  # its sigmoid is exactly 1, that of -SHUT exactly 0, and both gradie
 
 
 # The Triton row runs both directions at once in bfloat16, for which cuDNN has no cells.
-BOTH_DIRECTIONS = dispatch.Table(
+BOTH_DIRECTIONS = planning.Table(
     "recurrent layers",
-    dispatch.Row(
+    planning.Row(
         name="triton",
         devices=("cuda",),
-        dtypes=dispatch.SINGLE_OR_HALF,
-        features=frozenset({dispatch.AUTOCAST}),
-        conditions=(dispatch.NEEDS_TRITON,),
+        dtypes=planning.SINGLE_OR_HALF,
+        features=frozenset({planning.AUTOCAST}),
+        conditions=(planning.NEEDS_TRITON,),
     ),
-    dispatch.Row(name="torch", features=None),
+    planning.Row(name="torch", features=None),
 )
 
 
@@ -279,7 +279,7 @@ class Bidirectional(nn.Module):
             x = torch.cat([forwards(x)[0], reverse_rows(backwards(reverse_rows(x, lengths))[0], lengths)], -1)
         return x
 
-    def describe(self, x: Tensor) -> dispatch.Request:
+    def describe(self, x: Tensor) -> planning.Request:
         """Describe a call as a request to the table of recurrent layers."""
         request = describe_recurrence(x, self.forwards, self.backwards)
         needs = [*request.features]
@@ -422,14 +422,14 @@ def can_bypass(
     )
 
 
-def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Score]] = (Additive,)) -> dispatch.Request:
+def describe_recurrence(x: Tensor, *parts: nn.Module, scores: Sequence[type[Score]] = (Additive,)) -> planning.Request:
     """Describe a recurrence of these modules over x as a request to a table of implementations."""
-    needs, device = [*dispatch.compiling()], x.device.type
+    needs, device = [*planning.compiling()], x.device.type
     if torch.is_autocast_enabled(device):
-        needs.append(dispatch.AUTOCAST)
-    if dispatch.COMPILING not in needs and not can_bypass(*parts, scores=scores):
+        needs.append(planning.AUTOCAST)
+    if planning.COMPILING not in needs and not can_bypass(*parts, scores=scores):
         needs.append(OWN)
-    return dispatch.Request(device, (x.dtype,), tuple(needs))
+    return planning.Request(device, (x.dtype,), tuple(needs))
 
 
 def is_standard(

@@ -31,7 +31,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Additive, Attention, Prepared, State
-from regard.kernels import dispatch, linear
+from regard.kernels import linear, planning
 from regard.kernels import rnnsearch_cpu as cpu
 from regard.models.config import RNNSearchConfig
 from regard.models.contract import Memory, Notation, Reading, Tokens, name_additive_stages
@@ -52,29 +52,29 @@ from regard.models.recurrent import (
     without_autocast,
 )
 
-RECURRENCE = dispatch.Table(
+RECURRENCE = planning.Table(
     "decoder of RNNsearch",
-    dispatch.Row(
+    planning.Row(
         name="triton",
         devices=("cuda",),
-        dtypes=dispatch.SINGLE_OR_HALF,
-        features=frozenset({dispatch.AUTOCAST}),
-        conditions=(dispatch.NEEDS_TRITON,),
+        dtypes=planning.SINGLE_OR_HALF,
+        features=frozenset({planning.AUTOCAST}),
+        conditions=(planning.NEEDS_TRITON,),
     ),
-    dispatch.Row(
+    planning.Row(
         name="written out",
-        features=frozenset({dispatch.AUTOCAST}),
+        features=frozenset({planning.AUTOCAST}),
         conditions=(
-            dispatch.Condition(
+            planning.Condition(
                 lambda request: (
                     request.device == "cuda"
-                    or (request.dtypes[0] in dispatch.FULL and dispatch.AUTOCAST not in request.features)
+                    or (request.dtypes[0] in planning.FULL and planning.AUTOCAST not in request.features)
                 ),
                 "on a CPU it takes float32 and float64, without autocast",
             ),
         ),
     ),
-    dispatch.Row(name="step by step", features=None),
+    planning.Row(name="step by step", features=None),
 )
 
 
@@ -137,7 +137,7 @@ class RNNSearchModel(RecurrentModel):
         """Return whether a written-out recurrence serves this model: it computes the weights anyway."""
         return RECURRENCE.choose(self.describe(self.readout.weight)).name != "step by step"
 
-    def describe(self, words: Tensor) -> dispatch.Request:
+    def describe(self, words: Tensor) -> planning.Request:
         """Describe the decoder's recurrence as a request to its table."""
         request = describe_recurrence(words, self.attention, self.cell)
         plain = () if self.config.cell in ("gru", "lstm") else ("cells without gates (model.cell)",)

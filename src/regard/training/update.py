@@ -27,7 +27,7 @@ from torch.nn.utils import parametrize
 
 from regard.attention import Stack, call_records, stack_features
 from regard.errors import ConfigError, TrainingError
-from regard.kernels import dispatch, mixed_precision
+from regard.kernels import mixed_precision, planning
 from regard.machine import is_out_of_memory, pause_garbage_collection, wide_dtype
 from regard.training.adapters import adapters_of
 from regard.training.distributed import Group, gather_full, uses_bf16
@@ -73,7 +73,7 @@ def not_replayed(device: torch.device, world: int, accumulate: int, objective: o
         needs.append(f"updates with training.accumulate = {accumulate}")
     if not getattr(objective, "replays", False):
         needs.append("the updates of an objective that does not set `replays`")
-    return dispatch.listing(needs) if needs else None
+    return planning.listing(needs) if needs else None
 
 
 def describe_path(
@@ -83,7 +83,7 @@ def describe_path(
     parts = [form or "padded"]
     if form == "packed" and any(isinstance(module, Stack) for module in objective.modules()):
         why = stack_features(objective)
-        parts.append(f"block by block, because of {dispatch.listing(why)}" if why else "fused")
+        parts.append(f"block by block, because of {planning.listing(why)}" if why else "fused")
     why_eager = "training.replay is false" if obstacle is None else f"{obstacle} are not replayed"
     parts.append("replayed" if replayed else f"eager ({why_eager})" if device.type == "cuda" else "eager")
     return ", ".join([*parts, "compiled"] if compiled else parts)

@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths
 from regard.kernels import backends, reference
 from regard.kernels.backends import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
-from regard.kernels.dispatch import Request
+from regard.kernels.planning import Request
 from regard.kernels.span_limits import Window
 from regard.kernels.triton import additive as fused
 from regard.kernels.triton import additive_forward as forward

@@ -8,7 +8,7 @@ pytest.importorskip("triton")
 from regard.attention import Additive, Attention, Lengths, Prepared
 from regard.kernels import backends, reference
 from regard.kernels.backends import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
-from regard.kernels.dispatch import Request
+from regard.kernels.planning import Request
 from regard.kernels.reference import softmax
 from regard.kernels.triton import few_queries
 

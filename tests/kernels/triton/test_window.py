@@ -13,7 +13,7 @@ from regard.attention import Additive, Attention, General, Lengths, Predictive
 from regard.errors import BackendError
 from regard.kernels import backends
 from regard.kernels.backends import BILINEAR, CENTRES, SOFTMAX, WINDOW
-from regard.kernels.dispatch import Request
+from regard.kernels.planning import Request
 from regard.kernels.span_limits import Window
 from regard.kernels.triton import window as predicted
 

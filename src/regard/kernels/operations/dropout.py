@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.dispatch import has_kernel
+from regard.kernels.planning import has_kernel
 
 STEPS = 1 << 16  # number of values of sixteen bits
 WIDEST = 8192  # largest width at which a residual's row fits the registers of one program

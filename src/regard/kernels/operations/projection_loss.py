@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels import reference
-from regard.kernels.dispatch import has_kernel
+from regard.kernels.planning import has_kernel
 from regard.machine import wide_dtype
 
 LOGITS = 1 << 22  # logits of a chunk, by default: 16 MiB in float32, which fits a CPU's last-level cache

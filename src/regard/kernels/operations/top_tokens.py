@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.kernels import reference
-from regard.kernels.dispatch import has_kernel
+from regard.kernels.planning import has_kernel
 
 MAX_TOKENS = 32  # most tokens that the kernel supports
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CommandError, DataError
-from regard.io.output import (
+from regard.io.results import (
     LISTED,
     OutputFormat,
     UntranslatedReport,
@@ -101,7 +101,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         with open("/dev/full", "w") as disk:
             disk.write(text)
 
-    monkeypatch.setattr("regard.io.output.write_encoded", full)
+    monkeypatch.setattr("regard.io.results.write_encoded", full)
     with pytest.raises(OSError, match="No space left") as error, open_output(tmp_path / "out") as write:
         write("text")
     assert error.value.filename == str(tmp_path / "out")

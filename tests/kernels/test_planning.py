@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import BackendError
-from regard.kernels import dispatch, triton
-from regard.kernels.dispatch import (
+from regard.kernels import planning, triton
+from regard.kernels.planning import (
     COMPILING,
     HALF,
     NEEDS_TRITON,
@@ -29,7 +29,7 @@ FAST = Row(
 )
 PLAIN = Row(name="plain", features=None)
 WORK = Table("work of a test", FAST, PLAIN, steps={"width": (64,)}, exact=frozenset({"a mask"}))
-del dispatch.TABLES[WORK.work]
+del planning.TABLES[WORK.work]
 REQUEST = Request("cuda", (torch.float16,), ("dropout",), {"width": 64})
 REFUSED = {
     "device": ({"device": "cpu"}, "it runs on cuda and mps, not on cpu"),
@@ -93,7 +93,7 @@ def test_listing():
 def test_a_row_is_taken_where_it_wins():
     slow = Row(name="slow", features=frozenset({"dropout"}), wins=lambda request: request.sizes["width"] < 8)
     work = Table("work of a test", slow, PLAIN)
-    del dispatch.TABLES[work.work]
+    del planning.TABLES[work.work]
     assert work.choose(REQUEST) is PLAIN
     assert work.choose(REQUEST._replace(sizes={"width": 7})) is slow
     assert work.plan(REQUEST).reasons == {"slow": "plain is faster here"}
@@ -128,7 +128,7 @@ def test_of_two_rows_of_a_name_the_first_that_serves_is_forced(monkeypatch):
     odd = Condition(lambda request: request.sizes["width"] % 2 == 1, "it serves odd widths")
     one, two = Row(name="twins", conditions=(odd,)), Row(name="twins", conditions=(EVEN,))
     work = Table("work of a test", one, two, PLAIN)
-    del dispatch.TABLES[work.work]
+    del planning.TABLES[work.work]
     monkeypatch.setattr(work.forced, "name", "twins")
     plain = REQUEST._replace(features=())
     assert work.choose(plain) is two
@@ -158,8 +158,8 @@ def test_the_tables_of_all_works():
     import regard.models.lstmn
     import regard.models.rnnsearch  # noqa: F401
 
-    assert {"attention", "stack", "search"} <= {*dispatch.TABLES}
-    for work in dispatch.TABLES.values():
+    assert {"attention", "stack", "search"} <= {*planning.TABLES}
+    for work in planning.TABLES.values():
         assert work.rows[-1].features is None
         assert all(row.features is not None for row in work.rows[:-1])
         strange = Request("xpu", (torch.int8,), ("something new",), dict.fromkeys(work.steps, 1 << 40))
