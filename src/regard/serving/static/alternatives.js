@@ -172,7 +172,7 @@ class AlternativesMenu {
       closeAlternatives();
       this.pane.field.area.focus();
     } else if ((event.key === "Enter" || event.key === " ") && at >= 0) {
-      event.preventDefault(); // otherwise the field, which gets the focus next, takes the key too
+      event.preventDefault(); // otherwise the field, which then has the focus, takes the key too
       this.items[at].click();
     } else if (by && this.items) {
       event.preventDefault();

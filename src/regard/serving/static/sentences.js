@@ -83,7 +83,7 @@ function splitWhere(whole, isEnd) {
     .map((each) => ({ start: whole.start + each.start, end: whole.start + each.end, text: each.text }));
 }
 
-// Return the sentences of a line with their places; without `split`, for some models, the whole line.
+// Return the sentences of a line with their places; without `split`, the whole line.
 function sentencesOf(line, split = true) {
   const whole = trimmed(line, 0, line.length);
   if (!split) return whole.text ? fitting(line, whole) : [];
