@@ -1,7 +1,7 @@
-"""The Python interface as Markdown: every public name with its signature as it is written, shapes included.
+"""The Python interface as Markdown: every public name with its signature from the source, shapes included.
 
-Public is what does not begin with an underscore. Methods that other parts of Regard call, and that users do not need,
-stand at the end of their class, below the line `# ---- for other parts of Regard`, and are left out here.
+Public names do not begin with an underscore. The reference omits the methods that only other parts of Regard call:
+they are at the end of their class, below the line `# ---- for other parts of Regard`.
 """
 
 import ast
@@ -18,7 +18,7 @@ INTERNAL = re.compile(r"^ +# ---- for other parts of Regard$", re.MULTILINE)
 
 
 def describe_module(name: str, chosen: list[str] | None = None) -> str:
-    """Describe the public names of a module, or those chosen; one that lives elsewhere is named with its home."""
+    """Describe the public or the chosen names of a module; names with a section elsewhere are only listed."""
     module = importlib.import_module(name)
     names = chosen or [public for public in module.__all__ if public[0] != "_"]
     values = {public: getattr(module, public) for public in names}
@@ -32,7 +32,7 @@ def describe_module(name: str, chosen: list[str] | None = None) -> str:
 
 
 def is_foreign(public: str, name: str) -> bool:
-    """Tell whether a name of `regard` is one of a module below it, which has a section of its own."""
+    """Tell whether a name of `regard` also belongs to a submodule that has a section of its own."""
     below = ("regard.attention", "regard.errors")
     return name == "regard" and any(public in importlib.import_module(each).__all__ for each in below)
 
@@ -49,9 +49,9 @@ def describe(name: str, value: Any) -> str:
 
 
 def members(value: type) -> dict[str, tuple[Any, str]]:
-    """The public methods and properties of a class, each with its docstring, or that of the class above.
+    """Return the public methods and properties of a class, each with its own or its inherited docstring.
 
-    Those that Regard's own classes define and document: a method of torch's modules is in torch's reference.
+    Only methods that Regard's own classes define and document count: torch's reference has those of its modules.
     """
     owners = [owner for owner in value.__mro__ if owner.__module__.startswith("regard")]
     found: dict[str, tuple[Any, str]] = {}
@@ -67,7 +67,7 @@ def members(value: type) -> dict[str, tuple[Any, str]]:
 
 
 def internal_names(value: type) -> set[str]:
-    """The methods below the line that says that they are for other parts of Regard."""
+    """Return the names of the methods below the line `# ---- for other parts of Regard`."""
     parts = INTERNAL.split(textwrap.dedent(inspect.getsource(value)))
     if len(parts) == 1:
         return set()
@@ -78,7 +78,7 @@ def internal_names(value: type) -> set[str]:
 
 
 def describe_member(owner: str, name: str, member: Any, text: str) -> str:
-    """Describe a method, with its signature, or a property, with its type."""
+    """Describe a method with its signature, or a property with its type."""
     if isinstance(member, property | cached_property):
         function = member.fget if isinstance(member, property) else member.func
         returns = definition(function).returns
@@ -89,7 +89,7 @@ def describe_member(owner: str, name: str, member: Any, text: str) -> str:
 
 
 def signature_of_class(name: str, value: type) -> str:
-    """Show how an instance is made: by `__init__`, or by the fields of a dataclass or a named tuple."""
+    """Write the signature of a class: that of `__init__`, or the fields of a dataclass or a named tuple."""
     if "__init__" in vars(value) and has_source(vars(value)["__init__"]):
         return signature(name, vars(value)["__init__"])
     fields = [node for node in class_definition(value).body if isinstance(node, ast.AnnAssign)]
@@ -103,7 +103,7 @@ def signature_of_class(name: str, value: type) -> str:
 
 
 def has_source(function: Any) -> bool:
-    """Tell whether a function was written in a file: that of a dataclass was not."""
+    """Tell whether a function has source code; the generated `__init__` of a dataclass has none."""
     try:
         inspect.getsource(function)
     except (OSError, TypeError):
@@ -118,14 +118,14 @@ def class_definition(value: type) -> ast.ClassDef:
 
 
 def definition(function: Any) -> ast.FunctionDef:
-    """The definition of a function, as it is written."""
+    """Return the syntax tree of a function's definition."""
     node = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     assert isinstance(node, ast.FunctionDef)
     return node
 
 
 def signature(name: str, function: Any) -> str:
-    """Write a signature with its annotations as the source has them, which say the shapes of tensors."""
+    """Write a signature with its annotations from the source, which give the shapes of tensors."""
     node = definition(function)
     parameters = node.args
     if parameters.args and parameters.args[0].arg in ("self", "cls"):
@@ -155,7 +155,7 @@ def with_default(parameter: ast.arg, default: ast.expr | None) -> str:
 
 
 def in_lines(name: str, parameters: list[str], ends: str) -> str:
-    """Write a call in one line where it fits, else a parameter a line."""
+    """Write a call in one line if it fits, otherwise with one parameter per line."""
     line = f"{name}({', '.join(parameters)}){ends}"
     if len(line) > WIDTH:
         line = f"{name}(\n" + "".join(f"    {each},\n" for each in parameters) + f"){ends}"
@@ -164,7 +164,7 @@ def in_lines(name: str, parameters: list[str], ends: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Take a docstring as Markdown: code that it indents becomes a block, and its formulas stay formulas."""
+    """Convert a docstring to Markdown: indented code becomes a block, and formulas stay formulas."""
     text = inspect.cleandoc(text)
     return re.sub(r"(?:^|(?<=\n\n))((?: {4}.*(?:\n|$)|\n(?= {4}))+)", as_block, text).strip()
 

@@ -9,7 +9,7 @@ from regard.cli import SECTIONS, app
 
 
 def describe_commands() -> str:
-    """Describe every command that help lists, group by group; one that no group names stands in the last."""
+    """Describe every command in the help, group by group; the last group includes commands without a group."""
     group: Any = typer.main.get_command(app)
     with group.make_context("regard", [], resilient_parsing=True) as context:
         names = [name for name in group.list_commands(context) if not group.commands[name].hidden]
@@ -42,17 +42,17 @@ def describe_command(command: Any, name: str, above: Any) -> str:
 
 
 def zip_arguments(command: Any) -> list[tuple[str, Any]]:
-    """The arguments of a command, by the name that help gives them."""
+    """Return the arguments of a command with the names that the help gives them."""
     return [(str(each.metavar or each.name.upper()), each) for each in command.arguments()]
 
 
 def code(text: str) -> str:
-    """Set the name of an option or argument as code; a bar would end the cell of a table."""
+    """Format the name of an option or argument as code; escape bars, which would end a table cell."""
     return f"`{text}`".replace("|", "\\|")
 
 
 def escape(text: str) -> str:
-    """Take a text of help as it stands: options and what is between backticks are code, and nothing else is markup."""
+    """Escape a help text: only options and text between backticks become markup, as code."""
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
     parts[::2] = [re.sub(r"(?<![\w-])--[a-z][a-z-]+", r"`\g<0>`", part) for part in parts[::2]]
     parts = re.split(r"(`[^`]+`)", "".join(parts))

@@ -1,8 +1,8 @@
-"""Pages that are made from the code when the site is built: commands, the Python interface, the notebook.
+"""Pages that the build of the site generates from the code: commands, the Python interface, the notebook.
 
-A page of `docs/` says in a comment what belongs in its place: `<!-- command reference -->`, `<!-- notebook: NAME -->`,
+A comment in a page of `docs/` marks the place: `<!-- command reference -->`, `<!-- notebook: NAME -->`,
 `<!-- module: regard.attention -->`, or with names `<!-- module: regard.tasks: Aligned, Translation -->`.
-Markdown takes its place, and nothing is written to the source folder.
+Generated Markdown replaces the comment in memory; the build writes nothing to the source folder.
 """
 
 import re
@@ -18,7 +18,7 @@ MARK = re.compile(r"^<!-- (command reference|module|notebook)(?:: ([\w.-]+))?(?:
 
 
 def replace_marks(text: str) -> str:
-    """Put what is made from the code in the place of each mark of a page."""
+    """Replace each mark of a page by Markdown generated from the code."""
 
     def generate(mark: re.Match[str]) -> str:
         what, name, chosen = mark.groups()
@@ -38,7 +38,7 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
 def find_outdated(
     app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
 ) -> list[str]:
-    """Read pages with marks in every build: the code may have changed where the page has not."""
+    """Return the pages with marks, to read them in every build: the code may have changed although they have not."""
     return [name for name in env.found_docs if MARK.search(Path(env.doc2path(name)).read_text(encoding="utf-8"))]
 
 

@@ -1,4 +1,4 @@
-"""A notebook as Markdown: its texts, its code, and what the code printed and drew when it was saved."""
+"""A notebook as Markdown: its texts, its code, and its saved text outputs and figures."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def as_markdown(name: str) -> str:
-    """Read a notebook of `notebooks/` and write its cells below one another; its title is the page's own."""
+    """Read a notebook of `notebooks/` and write its cells in order; its title becomes the page's title."""
     cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
     parts = []
     for cell in cells:
@@ -22,7 +22,7 @@ def as_markdown(name: str) -> str:
 
 
 def show_output(output: Any) -> str:
-    """Show what a cell printed as text, and what it drew as a picture inside the page."""
+    """Write the output of a cell: printed text as a block, a figure as a picture inside the page."""
     if output.output_type == "stream":
         return f"```text\n{output.text.rstrip()}\n```"
     data = output.get("data", {})

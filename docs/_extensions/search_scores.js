@@ -1,4 +1,4 @@
-/* How a search of the site scores: a heading that has the words beats a page that uses them somewhere. */
+/* Scores of the site's search: a heading with the words ranks above a page that uses them somewhere. */
 var Scorer = {
   score: ([docname, title, anchor, descr, score, filename, kind]) => kind === "title" ? score + 100 : score,
   objNameMatch: 11,

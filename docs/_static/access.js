@@ -1,4 +1,4 @@
-// For keys and screen readers: what scrolls can be focused, so that arrows scroll it; landmarks have names.
+// For keyboards and screen readers: make scrolling boxes focusable, so that arrow keys scroll them; name landmarks.
 const scrolling = "pre, .table-wrapper, .drawing, .math";
 
 function reachScrolls() {
@@ -16,7 +16,7 @@ addEventListener("DOMContentLoaded", () => {
     ["aside.toc-drawer", "On this page"],
   ])
     document.querySelector(name)?.setAttribute("aria-label", label);
-  // The page of the search has no title of its own.
+  // The search page has no heading of its own.
   if (!document.querySelector("h1")) {
     const title = document.createElement("h1");
     title.textContent = document.title.split(" - ")[0];

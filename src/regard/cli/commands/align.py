@@ -152,7 +152,7 @@ def check_options(
     agree: bool,
     dependencies: bool,
 ) -> None:
-    """Refuse options that do not go together."""
+    """Raise an error for options that exclude one another, and for missing ones."""
     from regard.alignment import METHODS
 
     if source is None and not dependencies:
@@ -176,7 +176,7 @@ def write_links(
     gold: "list[Gold] | None",
     gold_path: Path | None,
 ) -> None:
-    """Write the links of each pair, and its translation where that is wanted; print how good they are by gold links."""
+    """Write the links of each pair, and its translation if `translations` is set; score the links by gold links."""
     from regard.inspection import corpus_alignment
     from regard.io import format_pharaoh, formats, open_output, progress_bar
 
@@ -198,7 +198,7 @@ def write_links(
 
 
 def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
-    """Read a file of gold links, where one is given; what is odd in it is printed."""
+    """Read a file of gold links, or return None without one; print notes about malformed links."""
     from regard.evaluation import read_links
 
     return None if path is None else read_links(path, first=int(from_one), say=print_message)
@@ -207,7 +207,7 @@ def read_gold(path: Path | None, from_one: bool) -> "list[Gold] | None":
 def choose_and_print(
     run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
 ) -> None:
-    """Choose what reads best as an alignment, print how each head fares, and keep the choice with the run."""
+    """Choose the best alignment settings, print the score of each head, and save the choice in the run folder."""
     from regard.alignment import selection
     from regard.inspection import corpus_alignment
 
@@ -220,7 +220,7 @@ def choose_and_print(
 
 
 def print_dependencies(run: "Run") -> None:
-    """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    """Print the share of phrasebook words that attend most to their syntactic head, by layer and head."""
     from regard.alignment import dependencies
     from regard.decoding import first_model
 

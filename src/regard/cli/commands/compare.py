@@ -109,7 +109,7 @@ def collect_outputs(
     batch_tokens: int | None,
     lowercase: bool,
 ) -> list[list[str]]:
-    """Collect the outputs of each system; files are read, and refused, before any run translates."""
+    """Collect the outputs of each system; read and check files before any run translates."""
     from regard.tasks import evaluation
 
     for run in runs.values():
@@ -121,7 +121,7 @@ def collect_outputs(
 
 
 def print_comparison(comparison: "Comparison") -> None:
-    """Print a comparison for people: the metrics, what they mean, and sentences that differ most."""
+    """Print a comparison as text: the metrics, the conclusion, and the sentences that differ most."""
     from regard.training import bracketed, legible
 
     print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them identical in both\n")

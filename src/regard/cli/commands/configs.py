@@ -40,20 +40,20 @@ def configs(
 
 
 def shipped_configs() -> dict[str, Path]:
-    """List the files by their names: inside an installed package, beside `src` in a clone."""
+    """Return the shipped files by name: inside an installed package, or beside `src` in a clone."""
     inside = Path(regard.__file__).with_name("configs")
     folder = inside if inside.is_dir() else Path(regard.__file__).parents[2] / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def find_config(path: Path) -> Path:
-    """Find a configuration: a file, or else one that comes with Regard as configs/NAME.toml, or NAME alone."""
+    """Find a configuration: a file, or else one that comes with Regard, by configs/NAME.toml or NAME alone."""
     if path.is_file():
         return path
     own = shipped_configs().get(path.stem) if is_config_name(path) else None
     if own is not None:
-        if os.environ.get("RANK", "0") == "0":  # one of torchrun's processes is enough
-            missing = "no such file here; " if path.suffix else ""  # a name without a suffix is not meant as a file
+        if os.environ.get("RANK", "0") == "0":  # only in one of torchrun's processes
+            missing = "no such file here; " if path.suffix else ""  # without a suffix, it is a name and not a file
             print_message(f"{path}: {missing}using the configuration that comes with Regard, {own}")
         return own
     if not path.exists():
@@ -67,6 +67,6 @@ def is_config_name(path: Path) -> bool:
 
 
 def suggest_config(name: str) -> str:
-    """Suggest a name for a wrong one, in words that follow the sentence that says so."""
+    """Suggest a name for a wrong one, as the end of an error message."""
     near = did_you_mean(Path(name).stem, shipped_configs(), quoted=False)
     return near or "; `regard configs` lists those that come with Regard"

@@ -34,7 +34,7 @@ EXAMPLES = (
     "regard eval --hypothesis output.de --reference test.de",
 )
 PICTURES = (".png", ".svg", ".pdf")
-MAX_NOTES = 12  # lines about skipped items
+MAX_NOTES = 12  # printed lines about skipped items
 
 
 @with_languages
@@ -100,7 +100,7 @@ def eval(
 def measure_links(
     runs: list[Path] | None, gold: Path, texts: dict[str, Any], first: int, opening: dict[str, Any]
 ) -> "evaluation.EvaluationReport":
-    """Measure word alignments: of a run between source and reference, or those of a file."""
+    """Score word alignments: those of a run between source and reference, or those of a file."""
     from regard.tasks import evaluation
 
     opens = texts["hypothesis"] is None
@@ -113,7 +113,7 @@ def measure_links(
 def measure_items(
     folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, Any]
 ) -> "evaluation.EvaluationReport":
-    """Measure a run on documents or pictures, and write what it said of each."""
+    """Score a run on documents or pictures, and write its output for each."""
     from regard.io import check_output, open_output
 
     paths = {name: path for name, path in files.items() if path is not None}
@@ -139,7 +139,7 @@ def measure_texts(
     batch_tokens: int | None,
     opening: dict[str, Any],
 ) -> "evaluation.EvaluationReport":
-    """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
+    """Score the translations of a run, or those of a file, against references; write them, and draw BLEU by length."""
     check_texts(runs, texts, how, out, plot)
 
     from regard.io import open_output
@@ -173,7 +173,7 @@ def measure_texts(
 def check_texts(
     runs: list[Path], texts: dict[str, Any], how: dict[str, Any], out: Path | None, plot: Path | None
 ) -> None:
-    """Refuse what cannot be measured by the files that are given, before any is read."""
+    """Check that the given files suffice for the scores, before reading any of them."""
     source, reference, hypothesis = (texts[name] for name in ("source", "reference", "hypothesis"))
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")

@@ -135,7 +135,7 @@ def look(
 
 
 def check_alone(options: dict[str, Any]) -> None:
-    """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
+    """Raise an error for options that need a text, if the command draws only the graph."""
     for name, value in options.items():
         if value:
             raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
@@ -144,7 +144,7 @@ def check_alone(options: dict[str, Any]) -> None:
 def check_walk(
     form: str, walk: bool, word: int | None, view: str | None, head: int | None, against: str | None
 ) -> None:
-    """Refuse what the format cannot show, and options of --walk without it."""
+    """Raise an error for options that the format cannot show, and for options of --walk without it."""
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
         if value is not None and not walk and (form == "html" or name == "--word"):
             raise CommandError(f"{name}: {value} given without --walk; add --walk")
@@ -154,7 +154,7 @@ def check_walk(
 
 
 def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None) -> None:
-    """Draw the model of a run, without a text, and print where."""
+    """Draw the graph of a run's model, without a text, and print the path."""
     from regard.inspection import look_files
 
     path = look_files.graph_path(out, format)
@@ -168,7 +168,7 @@ def print_graph(run: str, checkpoint: str, out: Path | None, format: str | None)
 def open_both(
     run: str, against: str | None, checkpoint: str, device: str, languages: Mapping[str, str | None]
 ) -> "tuple[Run, Run]":
-    """Open a run, and the one to show beside it where `against` is a run folder; else the same run twice."""
+    """Open a run, and the run `against` to show beside it; if that is not a run folder, return the first run twice."""
     from regard.inspection import look_files
 
     opened = open_run(run, checkpoint=checkpoint, device=device, languages=languages)
@@ -193,10 +193,10 @@ def write_exhibits(
     stretch: bool = False,
     relations: bool = False,
 ) -> None:
-    """Write what a run looked at in each input, to its path and with its tree, and print where.
+    """Write the exhibit of each input to its path, with its dependency tree if it has one, and print the paths.
 
-    `search` holds the options of the search, and of `beside`, another run or the same with an input for each; `shown`
-    holds what only the first is asked for. With `relations` the table of heads that follow the trees is printed, too.
+    `search` holds the search options of `run` and of `beside` (the same or another run, with one input for each);
+    `shown` holds options of `run` alone. With `relations`, print the table of heads that follow the trees.
     """
     from regard.inspection import ablation_table, dependency_trees, exhibit_of, find_view, page, picture, save
 
@@ -214,7 +214,7 @@ def write_exhibits(
         if path.suffix == ".html":
             print(page(exhibit, against=against, stretch=stretch).save(path))
             continue
-        # As in the guide: the attention closest to an alignment, with all of its heads.
+        # As in the guide, draw the attention closest to an alignment, with all of its heads.
         view = exhibit.aligned if which.view is None else find_view(exhibit.views, which.view).name
         print(save(picture(exhibit, view=view, head=which.head, stretch=stretch), path))
     if relations and any(each.follows for each in dependencies):

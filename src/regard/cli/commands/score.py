@@ -60,7 +60,7 @@ def score(
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:
         for sources, targets in line_pairs.chunks():
-            ids = run.tokenizers.target.encode_prefixes(targets)  # with the tokens that every target begins with
+            ids = run.tokenizers.target.encode_prefixes(targets)  # with the tokens that begin every target
             check_lengths(target, ids, None if limit is None else limit - 1, pairs)
             if sources is not None:
                 check_lengths(source, run.tokenizers.source.encode_batch(sources), limit, pairs)

@@ -61,7 +61,7 @@ def serve(
 
 
 def read_settings(path: Path | None, given: dict[str, Any]) -> Any:
-    """Read serve.toml, and what flags say beside it."""
+    """Read serve.toml; flags override its keys."""
     from regard.config import parse, read
     from regard.errors import ConfigError
 

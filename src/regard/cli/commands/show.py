@@ -57,7 +57,7 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
 
 
 def start_of(commands: Sequence[str]) -> str:
-    """Return the option that names the run that a training started from, as it was typed."""
+    """Return the --from option of the first training command, or an empty text."""
     try:
         words = shlex.split(commands[0]) if commands else []
     except ValueError:

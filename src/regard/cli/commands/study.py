@@ -73,7 +73,7 @@ def study(
 
 
 def parse_seeds(text: str | None, seed: int, quick: bool) -> tuple[int, ...]:
-    """Parse the seeds to train with: by default three from `seed` on, and one with --quick."""
+    """Parse the seeds to train with: by default, three from `seed` on; with --quick, only `seed`."""
     if text is None:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
     parts = text.split(",")

@@ -61,11 +61,11 @@ NOTHING = (
 
 
 def key_options(settings: type, *names: str, metavar: str) -> dict[str, tuple[Any, Any]]:
-    """Declare options that stand for keys of a configuration, in the keys' own words; what is not given stays None."""
+    """Declare options for keys of a configuration, with the keys' own help texts; the default is None."""
     return {name: field_option(settings, name, metavar=metavar, default=None, show_default=False) for name in names}
 
 
-# Options for the data, the model and the training, each of which stands for keys of a configuration.
+# Options for the data, the model and the training; each sets keys of a configuration.
 OPTIONS: dict[str, tuple[Any, Any]] = {
     **key_options(DataSettings, "source", "target", "valid_source", "valid_target", metavar="FILE"),
     "pairs": (Annotated[str | None, file_option("File with both sides: .tsv or .csv, .jsonl or .json.")], None),
@@ -144,12 +144,12 @@ def train(
 
 
 def flag_of(name: str) -> str:
-    """Return the option of a key of the configuration."""
+    """Return the option that sets a key of the configuration."""
     return "--pairs" if name == "corpora" else f"--{name.replace('_', '-')}"
 
 
 def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
+    """Sort the values of options into the tables of a configuration; also map each key to its option, for messages."""
     tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
     flags = dict[str, str]()
     for name, value in values.items():
@@ -163,9 +163,9 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
 
 
 def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: bool = False) -> "Settings":
-    """Read the settings; what is wrong with an option is called by its name, and not by its key.
+    """Read and check the settings; errors name the option that set a key, not the key.
 
-    `based` says that there is a run to begin with.
+    `based` is true if the training starts from another run.
     """
     from regard.tasks import check_extension, read_settings
     from regard.training import check_trackers
@@ -196,7 +196,7 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str], *, based: b
 def print_dry_run(
     settings: "Settings", resumed: Path | None, base: Path | None, choose: bool, anyway: bool = False
 ) -> None:
-    """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
+    """Print the plan of a training, with its memory and time from a measurement of a few steps."""
     from regard.report import report
     from regard.tasks import dry_run
     from regard.training import metrics, open_progress
@@ -218,18 +218,18 @@ def print_dry_run(
 
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
-    """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
+    """Read the tables of a configuration or of a run; also tell whether a resumed run sets a cache, to ignore it."""
     from regard.tasks import base_table, complete_run_table, require_run
 
     table: dict[str, Any] = {}
     if resume is not None:
         path = resume / "config.toml"
-        if not path.is_symlink():  # named below
+        if not path.is_symlink():  # check_links reports it
             require_run(resume)  # first, because the next line imports torch
 
         from regard.training import run_folder
 
-        run_folder.check_links(resume)  # none may lead out of the folder
+        run_folder.check_links(resume)  # no link may lead out of the folder
         own = read(path)
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:

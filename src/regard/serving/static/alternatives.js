@@ -1,14 +1,14 @@
-// Other words that could stand where one stands: from the n-best lists of searches whose beginning is fixed.
+// Alternatives to a word, from the n-best lists of searches with a fixed prefix.
 
-// A beam finds what is likely, and groups that keep apart from each other find what a beam leaves out.
+// A beam finds likely outputs; a diverse beam in groups finds others that a beam leaves out.
 const SEARCHES = [
     { beam: 10, nbest: 10 },
     { beam: 6, nbest: 6, groups: 6, diversity: 4 },
   ],
   OTHERS = 6,
-  UNLIKELY = 16; // of log-probability: what is this much below the best is no alternative
+  UNLIKELY = 16; // of log-probability: drop outputs this far below the best
 
-// Open the menu for the word at the caret of a target; picking one fixes it and what stands before it.
+// Open the menu for the word at the caret of a target; a choice fixes the new word and the text before it.
 async function openAlternatives(pane, event) {
   closeAlternatives();
   const { field } = pane,
@@ -54,7 +54,7 @@ async function openAlternatives(pane, event) {
   }
 }
 
-// Outputs that agree up to a word and differ there: each other word once, the likeliest first.
+// Return the words that outputs with the same beginning have in place of this one: each once, the likeliest first.
 function alternativesOf(output, number, others) {
   const before = output.words.slice(0, number).map((word) => word.text),
     seen = new Set([output.words[number].text]),
@@ -70,16 +70,16 @@ function alternativesOf(output, number, others) {
     seen.add(text);
     found.push({ text, rest: words.slice(number + 1).map((word) => word.text), chance: chanceOf(other, number) });
   }
-  // By what is shown; the sort keeps the order of those that say nothing.
+  // Sort by the displayed probabilities; if any is unknown, keep the order of the outputs.
   return found.every(({ chance }) => chance !== null) ? found.sort((a, b) => b.chance - a.chance) : found;
 }
 
-// The probability of one word of an output, given what stands before it; null where its tokens cannot be told apart.
+// Return the probability of a word of an output, given the words before it; null if its tokens cannot be located.
 function chanceOf(output, number) {
   return probabilityOf(outputOf({ outputs: [output] }), number);
 }
 
-// As `percent`, with one digit of what is below one per cent: most alternatives are that rare.
+// Format like `percent`, but below 1 % with one significant digit, because most alternatives are that rare.
 function smallPercent(share) {
   if (share >= 0.01) return percent(share);
   return share < 0.0001 ? "<0.01 %" : `${Number((100 * share).toPrecision(1))} %`;
@@ -89,7 +89,7 @@ let openMenu = null;
 
 function closeAlternatives() {
   const menu = openMenu;
-  openMenu = null; // first: taking it away moves the focus, which closes it as well
+  openMenu = null; // first: removing the menu moves the focus, which calls this function again
   menu?.close();
 }
 
@@ -111,7 +111,7 @@ class AlternativesMenu {
     pane.field.node.append(this.node);
   }
 
-  // Below its word, inside the window.
+  // Place the menu below its word, inside the pane.
   place() {
     const box = this.pane.field
         .boxOf(this.span.start + this.word.start, this.span.start + this.word.end)
@@ -172,7 +172,7 @@ class AlternativesMenu {
       closeAlternatives();
       this.pane.field.area.focus();
     } else if ((event.key === "Enter" || event.key === " ") && at >= 0) {
-      event.preventDefault(); // or the field, which has the focus next, would take the key as well
+      event.preventDefault(); // otherwise the field, which then has the focus, takes the key too
       this.items[at].click();
     } else if (by && this.items) {
       event.preventDefault();

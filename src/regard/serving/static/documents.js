@@ -1,4 +1,4 @@
-// Documents: their labels as one types, and the words in the colours of what counted.
+// Documents: their labels as the user types, and their words coloured by weight.
 
 class DocumentMode {
   constructor(card) {
@@ -94,7 +94,7 @@ class DocumentMode {
     return { model: this.card.name, text: this.text };
   }
 
-  // The words of a document that counted, in twelve shades of a scale from 0 to 1.
+  // Colour the words of a document by weight, in twelve shades of a scale from 0 to 1.
   async paint() {
     const text = this.text,
       control = this.control;
@@ -106,7 +106,7 @@ class DocumentMode {
       shades.forEach((parts, k) => mark(this.field, `count-${k + 1}`, parts));
       showScale(this.node, most);
     } catch (error) {
-      if (!(error instanceof Problem) && !control.signal.aborted) throw error; // without colours the label is as good
+      if (!(error instanceof Problem) && !control.signal.aborted) throw error; // the label is useful without colours
     }
   }
 
@@ -128,8 +128,8 @@ class DocumentMode {
 
 const SHADES = 12;
 
-// What the colours mean: a bar from 0 to 1, and the switch that colours relative to the largest weight. Views in the
-// frame have the same switch, and begin with it as it is here.
+// Return the colour scale: a bar from 0 to 1, and the switch that colours relative to the largest weight. The frame has
+// the same switch, which starts in the same position.
 function countScale(repaint) {
   const input = el("input", {
     type: "checkbox",
@@ -160,7 +160,7 @@ function showScale(node, most) {
   node.querySelector(".count-note").textContent = stretching.on ? `stretched: the largest is ${end}` : "";
 }
 
-// Which parts of a text counted: for each shade, from faint to dark, the words that have it; and the largest weight.
+// Return the words of each shade, from faint to dark, as parts of the text; and the largest weight.
 async function countedWords(page, text) {
   const exhibit = page.exhibits[0],
     view = exhibit.views.find((each) => each.role === "words"),
@@ -183,7 +183,7 @@ async function countedWords(page, text) {
   let at = 0;
   table.columns.forEach((unit, k) => {
     const start = lower.indexOf(unit.text.toLowerCase(), at);
-    if (!unit.text || start < 0 || start > at + 80) return; // a word that the text does not have in this form
+    if (!unit.text || start < 0 || start > at + 80) return; // the text does not have the word in this form
     at = start + unit.text.length;
     const shade = Math.min(SHADES, Math.round((SHADES * strengths[k]) / top));
     if (shade) shades[shade - 1].push([start, at]);
@@ -191,7 +191,7 @@ async function countedWords(page, text) {
   return { shades, most };
 }
 
-// Labels with their probabilities, the likeliest first.
+// Draw labels with their probabilities, the likeliest first.
 function labelBars(result) {
   if (result.label === null) return el("p", { class: "about" }, "There is no word here that the model could read.");
   const sorted = Object.entries(result.probabilities).sort((a, b) => b[1] - a[1]);
@@ -219,7 +219,7 @@ function labelBars(result) {
   );
 }
 
-// Tell a problem, and try again after its time unless something newer is asked meanwhile.
+// Show a problem, and retry after its waiting time unless a newer request has cancelled this one.
 function retryLater(place, problem, retry, control) {
   const again = () => {
     clearTimeout(timer);

@@ -1,4 +1,4 @@
-// Elements, and what every part of the page says. Text is always text, never markup.
+// Elements and texts for every part of the page. Text is always text, never markup.
 
 const SETTINGS = JSON.parse(document.getElementById("settings").textContent),
   LIMITS = SETTINGS.limits;
@@ -23,7 +23,7 @@ function button(text, onclick, attributes = {}) {
   return el("button", { type: "button", class: "plain", onclick, ...attributes }, text);
 }
 
-// Read out to those who listen; not seen.
+// Let screen readers speak a text that is not visible.
 function announce(text) {
   byId("said").textContent = text;
 }
@@ -32,14 +32,14 @@ function count(number, noun) {
   return `${number.toLocaleString("en-GB")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// .83 of a probability is 83 %; what is neither never nor always is not shown as that.
+// Format .83 as 83 %; a share above 0 never shows as 0 %.
 function percent(share) {
   const rounded = Math.round(100 * share);
   if (share > 0 && rounded === 0) return "<1 %";
   return rounded === 100 && share < 0.995 ? ">99 %" : `${rounded} %`;
 }
 
-// The last of several calls, once they have stopped for some time.
+// Debounce: make only the last of several calls, once no new call has come for some time.
 function settled(milliseconds, call) {
   let timer = null;
   return (...given) => {
@@ -48,7 +48,7 @@ function settled(milliseconds, call) {
   };
 }
 
-// The name of a language, as its code has it in English.
+// Return the English name of a language code.
 function languageName(code) {
   try {
     return new Intl.DisplayNames(["en-GB"], { type: "language", fallback: "code" }).of(code);
@@ -57,7 +57,7 @@ function languageName(code) {
   }
 }
 
-// The code itself where it is one that readers know: a screen reader then speaks that language.
+// Return a language code if the browser knows it, so that screen readers speak that language; otherwise null.
 function spokenCode(code) {
   return code && languageName(code) !== code ? code : null;
 }

@@ -1,4 +1,4 @@
-// A text field that can be marked: a textarea, and below it the same words line by line, where marks are painted.
+// A text field with marks: a textarea, and behind it the same text line by line, on which marks are painted.
 
 class Field {
   constructor({ label, hint = "", language = null, onedit }) {
@@ -42,7 +42,7 @@ class Field {
     return document.activeElement === this.area;
   }
 
-  // Write a text; who stands in the field stays where they were, or at `caret`.
+  // Set the text; if the field has the focus, keep the selection or move the caret to `caret`.
   write(text, caret = null) {
     if (text === this.text && caret === null) return;
     const { selectionStart, selectionEnd, selectionDirection } = this.area;
@@ -53,7 +53,7 @@ class Field {
     this.refresh();
   }
 
-  // The lines below follow the text; those that are the same stay.
+  // Update the lines behind the text; unchanged lines keep their elements.
   refresh() {
     const texts = this.text.split("\n"),
       old = this.lines;
@@ -84,7 +84,7 @@ class Field {
     }
   }
 
-  // The line that a place stands in.
+  // Return the line that contains a place of the text.
   lineAt(place) {
     let low = 0,
       high = this.lines.length - 1;
@@ -96,7 +96,7 @@ class Field {
     return this.lines[low];
   }
 
-  // What marks are painted on, for a part of one line.
+  // Return the range of a mark on a part of one line.
   rangeOf(start, end) {
     const line = this.lineAt(start),
       most = line.text.length,
@@ -112,13 +112,13 @@ class Field {
     return range;
   }
 
-  // The place in the text that a pointer is over; null where there is none.
+  // Return the place in the text under the pointer, or null.
   placeAt(x, y) {
     const found = document.caretPositionFromPoint?.(x, y);
     return found?.offsetNode === this.area ? found.offset : null;
   }
 
-  // Whether a pointer is over a part of the text, and not beside it.
+  // Tell whether the pointer is over a part of the text, with a margin of a few pixels.
   covers(start, end, x, y) {
     return [...this.boxOf(start, end).getClientRects()].some(
       (box) => box.left - 2 <= x && x <= box.right + 2 && box.top - 4 <= y && y <= box.bottom + 4,
@@ -126,7 +126,7 @@ class Field {
   }
 }
 
-// As a person would empty it, so that the browser's own undo brings the text back.
+// Empty the field by an editing command, so that the browser's undo restores the text.
 function emptyField(field) {
   field.area.focus();
   field.area.select();

@@ -1,12 +1,12 @@
-// Inside the model: what `/v1/look` answers, drawn in a frame by the scripts of `regard look`.
+// Inside the model: the answers of `/v1/look`, drawn in a frame by the scripts of `regard look`.
 
 const inside = {
   open: false,
-  question: null, // what the frame shows, or is about to
+  question: null, // the question whose answer the frame shows or awaits
   control: null,
 };
 
-// Where a model can be looked into, a button opens the panel and closes it.
+// Return the button that opens and closes the panel.
 function insideButton(show) {
   const node = button("Look inside", () => {
     if (inside.open) closeInside();
@@ -38,7 +38,7 @@ function closeInside() {
   inside.opener?.focus();
 }
 
-// Look into a model: `fetchPage` asks the server, `name` tells one question from another.
+// Look into a model: `fetchPage` asks the server, and `name` identifies the question.
 async function lookInside(name, title, fetchPage, word = null) {
   if (!inside.open) return;
   if (inside.question === name) {
@@ -67,11 +67,11 @@ async function lookInside(name, title, fetchPage, word = null) {
   }
 }
 
-// A frame of its own for each answer; the one before stays until the new one is drawn.
+// Draw each answer in a new frame; the old frame stays until the new one is drawn.
 function drawInside(page, word) {
   return new Promise((done) => {
     const hash = new URLSearchParams(word === null ? {} : { word: word + 1 }),
-      before = byId("frames").querySelector("iframe.ready"); // its switch stays as it is
+      before = byId("frames").querySelector("iframe.ready"); // the new frame keeps its switch
     const stretch = before && new URLSearchParams(before.contentWindow.location.hash.slice(1)).get("stretch");
     if (stretch === "1" || (!before && stretching.on)) hash.set("stretch", "1");
     const frame = el("iframe", {
@@ -98,7 +98,7 @@ function drawInside(page, word) {
   });
 }
 
-// The word under the caret is the one that is looked from.
+// Select the word under the caret in the frame.
 function pointInside(word) {
   const frame = byId("frames").querySelector("iframe.ready");
   if (frame && word !== null) frame.contentWindow.location.hash = `word=${word + 1}`;

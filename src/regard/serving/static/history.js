@@ -1,4 +1,4 @@
-// What was asked before: in this browser only, and gone with one button.
+// The history of texts: stored in this browser only, and deleted with one button.
 
 const PAST = "regard.history",
   DRAFT = "regard.draft",
@@ -8,7 +8,7 @@ function readStore(store, name) {
   try {
     return JSON.parse(store().getItem(name)) ?? null;
   } catch {
-    return null; // nothing there, or a browser that stores nothing
+    return null; // no entry, or a browser without storage
   }
 }
 
@@ -17,7 +17,7 @@ function writeStore(store, name, value) {
     if (value === null) store().removeItem(name);
     else store().setItem(name, JSON.stringify(value));
   } catch {
-    // Full, or turned off: the page works without it.
+    // Storage is full or off: the page works without it.
   }
 }
 
@@ -29,7 +29,7 @@ function pastEntries() {
   return Array.isArray(found) ? found.filter((each) => typeof each?.source === "string") : [];
 }
 
-// Remember a text and what came of it; a text that goes on from the one before takes its place.
+// Store a text with its output; a text that continues the latest one replaces it.
 const remember = settled(1500, (model, source, target) => {
   if (source.trim().length < 2 || !target.trim() || source.length > 20_000) return;
   const past = pastEntries(),
@@ -42,8 +42,8 @@ const remember = settled(1500, (model, source, target) => {
   writeStore(lasting, PAST, [{ model, source, target, time: Date.now() }, ...rest].slice(0, MOST));
 });
 
-// The text itself outlives a reload of the page, until the tab is closed. It is written a moment after the last key, or
-// when the page is left before that.
+// The draft of the text survives a reload of the page, until the tab is closed. The page stores it a moment after the
+// last key, or earlier if the user leaves the page.
 let draft = null;
 
 function writeDraft() {

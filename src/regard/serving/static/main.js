@@ -1,8 +1,8 @@
-// The page: which models there are, which one is used, and what it can do.
+// The page: the served models, the current one, and its mode.
 
-const page = { cards: [], card: null, mode: null, text: "" }; // the text outlives a visit to pictures
+const page = { cards: [], card: null, mode: null, text: "" }; // a visit to a picture model keeps the text
 
-// What a model can do decides what is shown; nothing else is.
+// Return the mode for a model by its input and its actions, or null.
 function modeFor(card, against) {
   if (card.reads === "pictures") return new PictureMode(card);
   if (card.actions.includes("translate")) return new TranslateMode(card, against);
@@ -26,13 +26,13 @@ function describe(card) {
   return `${card.kind}, ${size}, step ${card.step.toLocaleString("en-GB")}`;
 }
 
-// Models that can be put beside another: they translate as well.
+// Return the models that can translate beside this one.
 function rivalsOf(card) {
   if (!card.actions.includes("translate") || card.reads === "pictures") return [];
   return page.cards.filter((each) => each !== card && each.actions.includes("translate") && each.reads !== "pictures");
 }
 
-// The model that translates the other way, where there is one.
+// Return the model that translates in the other direction, or null.
 function reverseOf(card) {
   const codes = (each) => [each.languages?.source, ...(each.languages?.targets ?? [])];
   return rivalsOf(card).find((each) => card.languages && String(codes(each).reverse()) === String(codes(card))) ?? null;
@@ -95,7 +95,7 @@ async function start() {
   document.documentElement.dataset.ready = "true";
 }
 
-// A link may name a model that is not served any more, or not here.
+// Show a notice if a link names a model that this server does not have.
 function tellOfModel(link) {
   const missing = Boolean(link?.model) && !cardNamed(link.model),
     notice = byId("notice");
@@ -103,7 +103,7 @@ function tellOfModel(link) {
   notice.replaceChildren(missing ? `There is no model ${link.model} on this server; this is ${page.card.name}.` : "");
 }
 
-// The text that is being worked on, whichever model it is for.
+// Return the current text, whichever model it is for.
 function textNow() {
   return page.mode?.field ? page.mode.field.text : page.text;
 }

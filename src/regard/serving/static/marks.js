@@ -1,11 +1,11 @@
-// Marks on the words of fields: painted by the browser from ranges, so that no text becomes elements.
+// Marks on the words of fields: the browser paints them from ranges, without elements in the text.
 
-const MARKS = new Map(); // a name → a field → its ranges
+const MARKS = new Map(); // name → field → ranges
 
-// The later above the earlier.
+// Later names are painted above earlier ones.
 const ORDER = ["sentence", "doubt-1", "doubt-2", "doubt-3", "differs", "fixed", "unknown", "untranslated", "lit"];
 
-// Mark parts of a field, in the place of those that had this name; a part is a start and an end.
+// Mark parts of a field, and remove its old marks of this name; a part is [start, end].
 function mark(field, name, parts) {
   if (!MARKS.has(name)) MARKS.set(name, new Map());
   const fields = MARKS.get(name);
@@ -16,7 +16,7 @@ function mark(field, name, parts) {
       parts.map(([start, end]) => new StaticRange(field.rangeOf(start, end))),
     );
   else fields.delete(field);
-  if (!globalThis.CSS?.highlights) return; // a browser without them shows the texts alone
+  if (!globalThis.CSS?.highlights) return; // a browser without highlights shows plain text
   const all = new Highlight(...[...fields.values()].flat());
   all.priority = ORDER.indexOf(name);
   CSS.highlights.set(name, all);
@@ -26,7 +26,7 @@ function unmark(field) {
   for (const name of MARKS.keys()) mark(field, name, []);
 }
 
-// Where each token of an output stands in its text: tokens carry marks of word starts that the text has not.
+// Return the place of each token in the text of an output; the text lacks the word-start marks of tokens.
 function placeTokens(text, tokens) {
   const places = [],
     blank = new RegExp(`[${BLANK}]`, "u");
@@ -38,18 +38,18 @@ function placeTokens(text, tokens) {
     else if (text.startsWith(bare, at)) {
       places.push([at, at + bare.length]);
       at += bare.length;
-    } else return null; // bytes, or what stands for an unknown word: the whole cannot be told apart
+    } else return null; // a byte or <unk> token: its place is unknown, and so are later ones
   }
   return places;
 }
 
-const DOUBTS = [0.9, 0.6, 0.3]; // below each of these a token is shaded a step darker
+const DOUBTS = [0.9, 0.6, 0.3]; // probabilities; below each of them, a token's shade is a step darker
 
 function doubtOf(probability) {
   return DOUBTS.filter((each) => probability < each).length;
 }
 
-// The words of one text that another has not, by the longest row of words that both have.
+// Return the words that only one of two texts has, by their longest common subsequence.
 function differing(mine, yours) {
   const a = mine.map((word) => word.text),
     b = yours.map((word) => word.text);

@@ -1,8 +1,8 @@
-// What a person is told when the server does not answer: a sentence, when it is tried again, and a button to do so now.
+// Notices of failed requests: a sentence, the time of the next try, and a button to try now.
 
 const AGAIN = { busy: true, gone: true, stopping: true, loading: true };
 
-// Show a problem in a place, until the next call; `retry` is what the button does.
+// Show a problem in an element until the next call; the button calls `retry`.
 function showProblem(place, problem, retry) {
   clearInterval(place.clock);
   place.hidden = !problem;

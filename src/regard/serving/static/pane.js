@@ -1,4 +1,4 @@
-// One model's translation: the field that shows it, what is fixed in it, and what is said below it.
+// The translation by one model: its field, its fixed prefixes, and the notes below it.
 
 class TargetPane {
   constructor(card, { letter = "", onchange, onpoint, onalter }) {
@@ -13,7 +13,7 @@ class TargetPane {
       editing: null,
       written: "",
     });
-    this.fixed = new Map(); // the name of a sentence → what its translation begins with
+    this.fixed = new Map(); // the name of a sentence → the prefix of its translation
     this.translator = new Translator(card, () => this.render());
     const code = card.languages?.targets.length === 1 ? card.languages.targets[0] : null,
       language = code ? languageName(code) : "Translation";
@@ -53,7 +53,7 @@ class TargetPane {
     });
   }
 
-  // The source has other sentences now; one of them may be being typed.
+  // Take the new sentences of the source; `urgent` is the index of the sentence being typed, or null.
   follow(sentences, lineCount, urgent) {
     Object.assign(this, { sentences, lineCount, editing: null });
     this.ask(urgent);
@@ -71,17 +71,17 @@ class TargetPane {
     return output && prefix ? beginWith(prefix, output) : output;
   }
 
-  // What is known is written; where a new translation is awaited the old one stands meanwhile.
+  // Write the known translations; a sentence that awaits a new translation shows its old one.
   render() {
     const { problem } = this.translator;
     showProblem(this.problem, problem, () => this.translator.retry());
     const edited = this.editing && this.sentences.find((each) => each.name === this.editing.name);
-    if (edited && !this.outputOf(edited)) return; // what a person has typed stays as it is
-    if (this.field.composing) return; // and so does what is half written with an input method
+    if (edited && !this.outputOf(edited)) return; // keep the typed text until its translation is known
+    if (this.field.composing) return; // keep the text that an input method is composing
     const old = this.spans,
       all = this.sentences.length,
       [first, last] = sameEnds(old, this.sentences);
-    // A sentence has the place of the old one that it is, or of the one that stood there before others changed.
+    // Return the old span of a sentence, or else the old span at its index.
     const before = (k) =>
       k >= all - last ? old[old.length - all + k] : k < Math.max(first, old.length - last) ? old[k] : null;
     let text = "",
@@ -123,7 +123,7 @@ class TargetPane {
     mark(this.field, "fixed", fixed);
   }
 
-  // Which parts of the source are of a kind: of sentences whose translation stands here, and is no earlier one.
+  // Return the parts of the source of a kind, for sentences whose translation is up to date.
   sourceParts(kind) {
     const partsOf = kind === "unknown" ? unknownParts : rowParts;
     return this.spans
@@ -164,12 +164,12 @@ class TargetPane {
     this.wasLeft = left;
   }
 
-  // The sentence at a place of the target.
+  // Return the span of the sentence at a place of the target.
   spanAt(place) {
     return this.spans.find((span) => span.output && span.start <= place && place <= span.end) ?? null;
   }
 
-  // What stands before the caret begins the sentence from now on; the rest is translated anew.
+  // Fix the text before the caret as the prefix of its sentence, and translate the rest again.
   edit() {
     const text = this.field.text,
       same = Math.min(this.field.caret, commonStart(this.written, text)),
@@ -185,7 +185,7 @@ class TargetPane {
     this.render();
   }
 
-  // A sentence begins with these words from now on.
+  // Fix the prefix of a sentence, and translate the rest again.
   fix(span, prefix) {
     this.fixed.set(span.name, prefix);
     this.editing = null;
@@ -201,7 +201,7 @@ class TargetPane {
     this.field.area.focus();
   }
 
-  // A word of the target is pointed at, by a pointer or by the caret.
+  // Report the word of the target under the pointer or the caret.
   point(place, how) {
     const span = place === null ? null : this.spanAt(place),
       word = span ? wordAt(span.output.words, place - span.start) : -1;
@@ -214,7 +214,7 @@ class TargetPane {
   }
 }
 
-// How many sentences two lists have in common at their beginning and at their end.
+// Count the sentences that two lists share at their beginning and at their end.
 function sameEnds(old, fresh) {
   const most = Math.min(old.length, fresh.length);
   let first = 0,
@@ -230,7 +230,7 @@ function commonStart(a, b) {
   return same;
 }
 
-// An output that begins exactly as a person typed it: a tokenizer may know fewer spaces and letters.
+// Return an output that begins exactly with the typed text; a tokenizer may normalise spaces and letters.
 function beginWith(typed, output) {
   if (output.text.startsWith(typed)) return output;
   const begun = typed.trimEnd(),
@@ -239,7 +239,7 @@ function beginWith(typed, output) {
   return { ...output, text, words: wordsOf(text), places: null };
 }
 
-// Tell what a pointer is over, and where the caret is; null where it leaves.
+// Report the place under the pointer or of the caret; report null when the pointer or the focus leaves the field.
 function watchPointer(field, call) {
   let waiting = null;
   const area = field.area;

@@ -1,4 +1,4 @@
-// Pictures: dropped, chosen, pasted, or from the camera roll of a phone; described or labelled, and looked into.
+// Pictures: dropped, chosen, pasted, or from a phone's camera roll; captions, labels, and a look into the model.
 
 class PictureMode {
   constructor(card) {
@@ -145,7 +145,7 @@ class PictureMode {
   }
 }
 
-// A picture that the server takes: a larger one is drawn anew, as large as fits.
+// Return a picture file for the server: one above the limit becomes a JPEG of at most 1600 pixels a side.
 async function smallEnough(file) {
   if (file.size <= LIMITS.picture_bytes) return file;
   let bitmap;

@@ -1,4 +1,4 @@
-// Language models: a text, and how the model goes on from there.
+// Language models: a text and its continuations by the model.
 
 class SampleMode {
   constructor(card) {
@@ -87,7 +87,7 @@ class SampleMode {
       copy = button("Copy", () => copyText(body.textContent, copy), { hidden: true }),
       item = el("li", {}, body, el("div", { class: "tools" }, copy, use));
     this.list.prepend(item);
-    // What is given stands faint before what is new.
+    // Show the prefix faint, before the new text.
     const write = (text) => {
       const same = text.startsWith(prefix) ? prefix.length : 0;
       body.replaceChildren(el("span", { class: "given" }, text.slice(0, same)), text.slice(same));

@@ -1,6 +1,6 @@
-// Sentences and words, cut as the server cuts them (regard.data.sentence_split): what did not change is not sent again.
+// Split text into sentences and words as regard.data.sentence_split does, to send only changed sentences.
 
-// White space as Python knows it; JavaScript's own class differs in a few characters.
+// White space as Python defines it; JavaScript's \s differs in a few characters.
 const BLANK = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000",
   CLOSING = SETTINGS.sentences.closing,
   OPENING = SETTINGS.sentences.opening;
@@ -13,11 +13,11 @@ const END = new RegExp(
   SHORTENED = new RegExp(`^(?:${SETTINGS.sentences.short}|${SETTINGS.sentences.shortened})$`, "u"),
   OPENERS = new RegExp(`^[${OPENING}]+`, "u"),
   AROUND = new RegExp(`^[${CLOSING}${OPENING}]+|[${CLOSING}${OPENING}]+$`, "gu"),
-  // The beginning of a text that is written without capitals.
+  // Matches the beginning of a text without capitals.
   SMALL = new RegExp(`^[^\\p{L}]*(?=\\p{L})(?:I(?=['’${BLANK}])|\\p{Lowercase})`, "u"),
   DIGITS = /^[\p{Nd}\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089]+$/u,
   WORD = new RegExp(`[^${BLANK}]+`, "gu"),
-  LONGEST = Math.min(4000, Math.floor(LIMITS.characters / 2)); // characters of what is sent as one sentence
+  LONGEST = Math.min(4000, Math.floor(LIMITS.characters / 2)); // the most characters of one sentence in a request
 
 function trimmed(text, start, end) {
   const blank = (at) => new RegExp(`[${BLANK}]`, "u").test(text[at]);
@@ -44,7 +44,7 @@ function ends(text, start, match) {
   return !initial && !SHORT.test(word.toLowerCase());
 }
 
-// Whether a sentence ends here that the next one follows in lower case.
+// Tell whether a sentence ends here although the next one begins in lower case.
 function endsInLowercase(text, start, match) {
   const mark = match[0],
     stop = match.index + mark.length;
@@ -58,7 +58,7 @@ function endsInLowercase(text, start, match) {
   return !SHORTENED.test(word) && (word.split(".").at(-1).match(/\p{L}/gu) ?? []).length >= 3;
 }
 
-// A part of a line where `isEnd` says that a sentence ends.
+// Split a part of a line wherever `isEnd` finds the end of a sentence.
 function splitWhere(whole, isEnd) {
   const found = [],
     line = whole.text;
@@ -83,7 +83,7 @@ function splitWhere(whole, isEnd) {
     .map((each) => ({ start: whole.start + each.start, end: whole.start + each.end, text: each.text }));
 }
 
-// The sentences of a line, with where each begins and ends in it; or the whole line, for a model that wants that.
+// Return the sentences of a line with their places; without `split`, the whole line.
 function sentencesOf(line, split = true) {
   const whole = trimmed(line, 0, line.length);
   if (!split) return whole.text ? fitting(line, whole) : [];
@@ -92,7 +92,7 @@ function sentencesOf(line, split = true) {
     .flatMap((each) => fitting(line, each));
 }
 
-// A sentence in parts that may be sent.
+// Cut a sentence into parts of at most LONGEST characters.
 function fitting(line, { start, end }) {
   const parts = [];
   while (end - start > LONGEST) {
@@ -104,7 +104,7 @@ function fitting(line, { start, end }) {
   return [...parts, trimmed(line, start, end)].filter((each) => each.text);
 }
 
-// The words of a text, counted as alignments count them.
+// Return the words of a text, as alignments count them.
 function wordsOf(text) {
   return [...text.matchAll(WORD)].map((match) => ({
     start: match.index,
@@ -113,12 +113,12 @@ function wordsOf(text) {
   }));
 }
 
-// The number of the word at a place, or of the one that ends there; -1 between words.
+// Return the index of the word at a place or ending there; -1 between words.
 function wordAt(words, place) {
   return words.findIndex((word) => word.start <= place && place <= word.end);
 }
 
-// A text in lines and sentences; lines that were seen before are not cut again.
+// Split a text into lines and sentences; a cache keeps the sentences of earlier lines.
 const cutLines = new Map();
 function cutText(text, split = true) {
   const sentences = [];
@@ -136,8 +136,8 @@ function cutText(text, split = true) {
   return sentences;
 }
 
-// Name the sentences of a text, so that of several equal ones each keeps its name when others come and go before it:
-// those behind the caret are the last of the old ones, then as many as are equal from the beginning and from the end.
+// Name the sentences of a text, so that equal sentences keep their names when others before them come and go. Match
+// those after the caret with the last old ones, then equal ones from the beginning, then from the end.
 function nameSentences(fresh, old, caret) {
   const names = new Array(fresh.length).fill(null),
     most = Math.min(fresh.length, old.length),

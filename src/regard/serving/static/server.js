@@ -1,4 +1,4 @@
-// Questions to the server, and what is told of one that was not answered: a sentence, and when to try again.
+// Requests to the server, and the problems of failed ones: a sentence, and the time until the next try.
 
 class Problem extends Error {
   constructor(kind, message, { wait = null, code = "" } = {}) {
@@ -13,7 +13,7 @@ function storedKey() {
   try {
     return sessionStorage.getItem(KEY);
   } catch {
-    return null; // a browser that stores nothing
+    return null; // a browser without storage
   }
 }
 
@@ -38,7 +38,7 @@ async function problemOf(answer) {
     case 504:
       if (!code) return new Problem("gone", "The server does not answer.", { wait, code });
       return new Problem("slow", "The server took too long.", { code });
-    case 502: // what a proxy says of a server that is gone, as it says 503 and 504, without a code of the server's
+    case 502: // from a proxy whose server is gone, like 503 and 504 without a code of the server
       return new Problem("gone", "The server does not answer.", { wait, code });
     case 500:
       return new Problem("fault", "Something went wrong on the server.", { code });
@@ -47,7 +47,7 @@ async function problemOf(answer) {
   }
 }
 
-// Ask, and be answered, refused or cut off: never wait without end.
+// Send a request; it ends with an answer, a refusal or a time-out.
 async function send(path, options, signal) {
   const key = storedKey(),
     stop = new AbortController(),
@@ -68,7 +68,7 @@ async function send(path, options, signal) {
     return answer;
   } catch (error) {
     if (error instanceof Problem || signal?.aborted) throw error;
-    // The server itself says when something took too long: one that says nothing for longer is not there.
+    // The server reports its own time-outs: if it stays silent for longer, it is gone.
     if (stop.signal.aborted) throw new Problem("gone", "The server does not answer.", { wait: 2 });
     throw new Problem("gone", "The server does not answer.", { wait: 2 });
   } finally {
@@ -77,7 +77,7 @@ async function send(path, options, signal) {
   }
 }
 
-// Half of a pair of surrogates, which a broken paste may hold, is no character: it is sent as U+FFFD.
+// Send lone surrogates, which a broken paste may contain, as U+FFFD.
 function asJson(table) {
   const body = JSON.stringify(table, (_, value) =>
     typeof value === "string" ? (value.toWellFormed?.() ?? value) : value,
@@ -85,7 +85,7 @@ function asJson(table) {
   return { method: "POST", headers: { "content-type": "application/json" }, body };
 }
 
-// The body of an answer; one that breaks off half-way is a server that went away.
+// Return the body of an answer; if it breaks off half-way, the server went away.
 async function bodyOf(answer, signal) {
   try {
     return await answer.json();
@@ -111,7 +111,7 @@ async function listModels() {
   return (await bodyOf(await send("v1/models", { method: "GET" }))).models;
 }
 
-// Whether some models are still being opened; a proxy may not let the question pass.
+// Tell whether some models are still loading; false if a proxy blocks the request.
 async function isLoading() {
   try {
     const answer = await fetch("readyz", { cache: "no-store", credentials: "omit" });
@@ -121,7 +121,7 @@ async function isLoading() {
   }
 }
 
-// The events of an answer that is written as it is found.
+// Yield the events of a streamed answer.
 async function* follow(route, table, signal) {
   const answer = await send(`v1/${route}`, asJson({ ...table, stream: true }), signal),
     reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,11 +1,11 @@
-// Copies, files and links. A link holds the text behind its #, which no browser sends to a server.
+// Copying, files and links. A link has the text after its #, which browsers do not send to servers.
 
 async function copyText(text, node, done = "Copied") {
   try {
     await navigator.clipboard.writeText(text);
     flash(node, done);
   } catch {
-    // Without the right to the clipboard, or over plain HTTP: the old way.
+    // Without permission for the clipboard, or over plain HTTP, use the deprecated command.
     const area = el("textarea", { class: "unseen" });
     area.value = text;
     document.body.append(area);
@@ -16,7 +16,7 @@ async function copyText(text, node, done = "Copied") {
   }
 }
 
-// A button says for a moment what it did.
+// Show on a button for a moment what it did.
 function flash(node, text) {
   node.dataset.name ??= node.textContent;
   node.textContent = text;

@@ -1,4 +1,4 @@
-// Translation as one types: the source, one model's translation or two side by side, and the links between words.
+// Translation as the user types: the source, one model's translation or two, and the links between words.
 
 class TranslateMode {
   constructor(card, against) {
@@ -94,7 +94,7 @@ class TranslateMode {
     const text = this.text,
       before = new Set(this.sentences.map((each) => each.name));
     this.sentences = nameSentences(cutText(text, this.card.split), this.sentences, this.field.caret);
-    // What is typed goes first; what is pasted comes in its order.
+    // Translate a typed sentence first, and pasted ones in their order.
     const typed = this.field.focused && this.sentences.filter((each) => !before.has(each.name)).length <= FIRST,
       urgent = typed ? this.sentences.findIndex((each) => this.field.caret <= each.end + 1) : -1;
     this.light(null);
@@ -104,7 +104,7 @@ class TranslateMode {
     if (location.hash) history.replaceState(null, "", location.pathname);
   }
 
-  // A translation has changed.
+  // Update the page after a translation has changed.
   changed(pane) {
     if (!this.panes) return;
     if (this.panes.length === 2) this.compare();
@@ -115,12 +115,12 @@ class TranslateMode {
         this.panes.flatMap((each) => each.sourceParts(kind)),
       );
     if (pane === this.panes[0] && !pane.translator.left) remember(this.card.name, this.text, pane.field.text);
-    if (this.field.focused) this.pointSource(this.field.caret, "caret"); // its word has another translation now
+    if (this.field.focused) this.pointSource(this.field.caret, "caret"); // its word may have another translation now
     this.follow();
     this.readOut();
   }
 
-  // Words that one translation has and the other has not.
+  // Mark the words that only one of the two translations has.
   compare() {
     const parts = [[], []],
       [a, b] = this.panes;
@@ -168,7 +168,7 @@ class TranslateMode {
     this.light(number, linked, over ? { pane, word } : { pane, word: null }, how);
   }
 
-  // Light a sentence on both sides, and in it words of the source with what they became.
+  // Highlight a sentence on both sides, and in it the given source words with their linked target words.
   light(number, sources = [], from = null, how = null) {
     const sentence = this.sentences[number];
     if (!sentence) {
@@ -186,7 +186,7 @@ class TranslateMode {
     );
     const targets = this.panes.map((pane) => {
       const span = pane.spans[number],
-        output = span?.fresh ? span.output : null; // an old one is of another sentence
+        output = span?.fresh ? span.output : null; // an old output translates another text
       if (!output) {
         mark(pane.field, "lit", []);
         return [];
@@ -235,7 +235,7 @@ class TranslateMode {
     );
   }
 
-  // Look into the model for the sentence under the caret.
+  // Show the inside of the model for the sentence under the caret.
   look() {
     if (!inside.open) return;
     const { number, pane, word } = this.here ?? { number: 0, pane: this.panes[0], word: null },
@@ -245,7 +245,7 @@ class TranslateMode {
       return;
     }
     const span = pane.spans[number];
-    if (!span?.fresh) return; // it comes
+    if (!span?.fresh) return; // still in translation
     const target = span.output.text,
       model = pane.card.name;
     if (sentence.text.split(/\s+/).length + target.split(/\s+/).length > LIMITS.look_words) {
@@ -269,7 +269,7 @@ class TranslateMode {
   }
 }
 
-// The probability of a word: that of its tokens together.
+// Return the probability of a word: the product over its tokens.
 function probabilityOf(output, word) {
   const { start, end } = output.words[word] ?? {},
     own = (output.places ?? []).flatMap((place, k) =>

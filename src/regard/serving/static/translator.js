@@ -1,6 +1,6 @@
-// Sentences on their way to one model: what is known is kept, what is typed goes first, what nobody wants is cut off.
+// Requests to one model: cache translations, send the typed sentence first, abort requests that are no longer needed.
 
-const FIRST = 8, // sentences of the first request of many: the server answers up to eight before longer requests
+const FIRST = 8, // sentences in the first of many requests: the server answers up to eight before longer requests
   NEXT_ONES = 24,
   KEPT = 6000;
 
@@ -26,7 +26,7 @@ class Translator {
     return this.known.get(Translator.keyOf(sentence)) ?? null;
   }
 
-  // Sentences with their prefixes, in the order of the text, and the one among them that is being typed.
+  // Set the sentences to translate, with their prefixes, in the order of the text; `urgent` is the one being typed.
   want(sentences, urgent = null) {
     this.wanted = sentences;
     const keys = new Set(sentences.map(Translator.keyOf));
@@ -52,7 +52,7 @@ class Translator {
     request.control.abort();
   }
 
-  // Send the next sentences that nobody has asked for yet, as many as the server allows at once.
+  // Request the next sentences that no request contains yet, up to a limit of sentences and characters.
   next() {
     if (this.problem || [...this.running].some((request) => !request.alone)) return;
     const some = [],
@@ -107,7 +107,7 @@ class Translator {
     }
   }
 
-  // A problem is told, and tried again after its time; each time a little later, where nobody answers.
+  // Set the problem or clear it, and retry after its waiting time; repeated tries wait longer, up to 15 s.
   settle(problem) {
     clearTimeout(this.timer);
     this.problem = problem;
@@ -131,7 +131,7 @@ class Translator {
   }
 }
 
-// An answer as it is shown: its words, its tokens with their probabilities, the links between words.
+// Return the displayed form of an answer: words, places and probabilities of tokens, links between words.
 function outputOf(result) {
   const best = result.outputs[0],
     text = best.text.replaceAll("\n", " ");

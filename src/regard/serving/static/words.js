@@ -1,19 +1,19 @@
-// Words of a source that training never saw, and rows of words that a translation leaves out: a line below each, of one
-// form or the other, and the words themselves in a sentence that says what the line means.
+// Words of a source that training never saw, and runs of words that a translation leaves out: each is underlined in the
+// style of its kind, and a sentence names the words and says what the line means.
 
-const NAMED = 5, // words, or rows of them, that a sentence names
+const NAMED = 5, // the most words, or runs of them, that a sentence names
   KINDS = {
     untranslated: ["Perhaps not translated", "The model hardly looked at these words while it translated."],
     unknown: ["Never seen in training", "The model can only guess at what these words mean."],
   };
 
-// A word without the marks around it, as the server names it (regard.data.unknown_words.strip_marks).
+// Return a word without surrounding punctuation, as the server names it (regard.data.unknown_words.strip_marks).
 function bareWord(word) {
   if (/[<>&]/.test(word)) return word;
   return /[\p{L}\p{N}_](?:.*[\p{L}\p{N}_])?/u.exec(word)?.[0] ?? word;
 }
 
-// Where words of a text that are unknown stand in it.
+// Return the places of unknown words in a text.
 function unknownParts(text, unknown) {
   const names = new Set(unknown);
   if (!names.size) return [];
@@ -22,7 +22,7 @@ function unknownParts(text, unknown) {
     .map(({ start, end }) => [start, end]);
 }
 
-// Where rows of words stand: from the first to the one before the last, as an answer counts them.
+// Return the places of runs of words; an answer gives each run as its first word and the word after its last.
 function rowParts(text, rows) {
   if (!rows.length) return [];
   const words = wordsOf(text);
@@ -31,14 +31,14 @@ function rowParts(text, rows) {
     .map(([from, to]) => [words[from].start, words[to - 1].end]);
 }
 
-// What is said of a text's words, below what came of it; it is hidden where there is nothing to say.
+// Notes on a text's words, below its output; hidden if there are none.
 class WordNotes {
   constructor(name) {
     this.node = el("div", { class: "word-notes", id: name, hidden: true });
     this.shown = "";
   }
 
-  // Texts by kind: of each the words to name.
+  // Show the notes; `named` maps each kind to the words to name.
   show(named) {
     const kinds = Object.keys(KINDS).filter((kind) => named[kind]?.length),
       shown = JSON.stringify(kinds.map((kind) => [kind, named[kind]]));
@@ -60,7 +60,7 @@ class WordNotes {
     );
   }
 
-  // For those who listen.
+  // The notes as text for screen readers.
   get text() {
     return [...this.node.children].map((line) => `${line.textContent}.`).join(" ");
   }

@@ -1,4 +1,4 @@
-// What is lost without each head.
+// Head ablation: the change in the output's log-probability without each head.
 
 function ablationSection(exhibit, state) {
   const { ablation } = exhibit;

@@ -1,4 +1,4 @@
-// Any step of a head of a memory in numbers, as they are stored: content, gate, shift, sharpening.
+// The addressing of any memory head at any step in stored numbers: content, gate, shift, sharpening.
 
 const ADDRESSING = [
   "w^c = softmax(β cos(k, M))",
@@ -7,7 +7,7 @@ const ADDRESSING = [
   "w = w̃^γ / Σ w̃^γ",
 ];
 
-// How far the middle of the shifts is from the first: they go from the furthest step forwards to the furthest back.
+// Name the k-th of `count` shifts by its signed step: they go from the furthest forwards to the furthest backwards.
 function shiftName(k, count) {
   const by = (count - 1) / 2 - k;
   return by === 0 ? "stay" : `${by > 0 ? "+" : "−"}${Math.abs(by)}`;

@@ -1,6 +1,6 @@
-// Captions: where in the picture each word looked, one by one.
+// Captions: the places of the picture that each word attends to, word by word.
 
-// Attentions of words to places.
+// Return the attentions from words to places of a picture.
 function placedViews(exhibit) {
   return exhibit.views.filter((view) => exhibit.sides[view.columns]?.grid && !exhibit.sides[view.rows]?.grid);
 }
@@ -157,7 +157,7 @@ function captionSection(exhibit, state, image) {
   };
   node.ready = () => {
     all();
-    // First of all, the word that is surest of where it looks.
+    // Show first the word with the lowest entropy; skip special pieces and words of one or two characters.
     const entropy = besideRows(view.entropy, head);
     const unsure = (unit) =>
       unit.special || [...unit.text].length < 3 ? Infinity : mean(unit.pieces.map((piece) => entropy?.[piece] ?? 0));

@@ -1,6 +1,6 @@
-// Two models on one input, or one model on two inputs: what was said, and where they looked, with the differences marked.
+// Two models on one input, or one model on two inputs: their outputs and attentions, with the differences marked.
 
-// Pairs of words that both wrote, in order: the longest such.
+// Return the longest common subsequence of two lists of words, as pairs of indices.
 function common(a, b) {
   const best = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--)
@@ -18,7 +18,7 @@ function common(a, b) {
   return pairs;
 }
 
-// What an exhibit says first of all: its alignment, between words, or between words and places.
+// Return the table to compare: the exhibit's alignment, between words, or between words and places.
 function firstTable(exhibit) {
   const text = textViews(exhibit),
     views = text.length ? text : placedViews(exhibit);
@@ -35,7 +35,7 @@ function mostOf(table, row) {
   return best;
 }
 
-// Two lists of words in one order: the place of each in A and in B, -1 where it is not there.
+// Merge two lists of words into one order; give the index of each word in A and in B, -1 if it is missing there.
 function mergedPlaces(a, b) {
   const merged = [];
   let i = 0,
@@ -50,7 +50,7 @@ function mergedPlaces(a, b) {
 
 const textsOf = (units) => units.map((unit) => unit.text);
 
-// Two tables over the words that both have below, and over all that either has above.
+// Compare two tables: the rows are the words of both, the columns the words of either.
 function comparison(x, y) {
   const rows = common(textsOf(x.rows), textsOf(y.rows)),
     columns = mergedPlaces(textsOf(x.columns), textsOf(y.columns));
@@ -62,7 +62,7 @@ function comparison(x, y) {
   return { x, y, rows, columns, at, unit, alone: (k) => columns[k][0] < 0 || columns[k][1] < 0 };
 }
 
-// Of one model and two inputs: the attention and the head in which a word of both looks most at a word of one alone.
+// For two inputs, return the attention and the head with the largest weight from a shared word to an unshared one.
 function tellingHead(a, b) {
   let best = null;
   for (const view of textViews(a)) {
@@ -80,7 +80,7 @@ function tellingHead(a, b) {
   return best;
 }
 
-// Two texts, each as words, with those marked that the other has not.
+// Split two texts into words, and mark the words that the other text lacks.
 function markedWords(texts) {
   const lists = texts.map((text) => text.split(/\s+/u).filter(Boolean)),
     pairs = common(...lists);
@@ -108,9 +108,9 @@ function outputsOf(exhibits) {
   );
 }
 
-// What two drawings side by side share: both lie or both stand, and words that both have are on one line.
+// Return what two drawings side by side share: their orientation, and one line for each word that both have.
 function sharedDrawing(exhibits) {
-  const sections = new Map(); // whether each would fit lying
+  const sections = new Map(); // section → whether it fits horizontally
   let standing = false,
     redrawing = false;
   return {
@@ -189,7 +189,7 @@ function compareSection(exhibits) {
   return node;
 }
 
-// Of two documents: how much each word counted in the one and in the other.
+// Tabulate the weight of each word in two documents.
 function countedWords(a, b) {
   const views = [a, b].map((each) => each.views.find((view) => view.role === "words"));
   if (!views[0] || !views[1]) return null;
@@ -224,7 +224,7 @@ function countedWords(a, b) {
   );
 }
 
-// What to read where no word looks elsewhere.
+// Return the sentence for two tables in which every word has its largest weight at the same place.
 function agreement(count, who) {
   if (count === 0) return `There are no ${who}.`;
   return count === 1
@@ -232,7 +232,7 @@ function agreement(count, who) {
     : `Each of the ${count} ${who} looks most at the same place in A and B.`;
 }
 
-// Where words of both look, and the difference of the two tables.
+// List the shared words whose largest weights are at different places, and map the difference of the two tables.
 function compared([a, b], x, y, view) {
   const both = comparison(x, y),
     { rows, columns, at } = both,
@@ -311,7 +311,7 @@ function compared([a, b], x, y, view) {
     table.signed = true;
     table.shares = false;
     table.note = `the largest difference here is ${share(table.largest)}`;
-    // Weights are shares: a small difference is faint on every page.
+    // Weights have one scale on every page, so that a small difference is always faint.
     Object.defineProperty(table, "top", { get: () => topOf(table.largest) });
     const told = readout("Point at a cell, or focus the map and use the arrows.");
     const drawn = heat(table, {

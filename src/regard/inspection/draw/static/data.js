@@ -1,8 +1,8 @@
-// The exhibit as the page holds it: weights unpacked, heads averaged, pieces merged to words, numbers written out.
+// The data of an exhibit: unpack weights, average heads, merge pieces into words, format numbers.
 
 // ---- weights
 
-// Whether colours are relative to the largest weight of each map, in place of the scale from 0 to 1.
+// If on, colours are relative to the largest weight of each map; otherwise they have a scale from 0 to 1.
 const stretching = { on: false };
 
 async function unpacked(text) {
@@ -11,7 +11,7 @@ async function unpacked(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// One head of a view between pieces, or the mean of all of them where `head` is null.
+// Return the weights of a head between pieces, or the mean over all heads if `head` is null.
 function weightsOf(view, head) {
   view.kept ??= new Map();
   if (!view.kept.has(head)) {
@@ -29,14 +29,14 @@ function weightsOf(view, head) {
   return view.kept.get(head);
 }
 
-// Numbers that stand beside every row (entropy, centres): of a head, or the mean of them.
+// Return one number per row (entropy, centre): of a head, or the mean over all heads.
 function besideRows(numbers, head) {
   if (!numbers) return null;
   if (head !== null) return numbers[head];
   return numbers[0].map((_, row) => mean(numbers.map((each) => each[row])));
 }
 
-// Of any number of values: a call with all of them as arguments would be too long.
+// Return the largest of many values; Math.max(...values) fails if there are too many arguments.
 function largest(values, least = 1e-9) {
   let most = least;
   for (const value of values) if (value > most) most = value;
@@ -53,13 +53,13 @@ function mean(values) {
 const UNKNOWN = "<unk>",
   NOT_KNOWN = "not in the vocabulary";
 
-// How a unit is marked: START, END and the like are faint, and what the vocabulary has not is underlined.
+// Return the classes of a unit: START, END and the like are faint, and unknown words are underlined.
 function marksOf(unit) {
   return (unit.special ? " special" : "") + (unit.unknown ? " unknown" : "");
 }
 
-// What stands along an edge: words with the pieces they are made of, or every piece by itself.
-// `whole` keeps START, END and the like, each by itself: what they take of a row is seen.
+// Return the units along an edge: words with their pieces, or single pieces.
+// `whole` keeps START, END and the like as units of their own, so that their share of a row is visible.
 function unitsOf(side, count, merged, whole = false) {
   if (!side) return Array.from({ length: count }, (_, i) => ({ text: count === 1 ? "" : String(i + 1), pieces: [i] }));
   if (!merged || side.grid || side.words.every((word) => word === null)) {
@@ -88,12 +88,12 @@ function unitsOf(side, count, merged, whole = false) {
   return [...all, ...units.slice(next)];
 }
 
-// The side by the words of its text, as links and trees count them: punctuation belongs to the word that it stands at.
+// Count the words of a side as links and trees do: punctuation belongs to the word beside it.
 function withoutParts(side) {
   return side && { ...side, apart: null };
 }
 
-// Every piece by itself, but a word that is one unknown piece as it was written, so that two of them are told apart.
+// Return single pieces, but spell out each word that is one unknown piece, so that two such words differ.
 function namedPieces(side, count) {
   const pieces = (word) => side.words.filter((each) => each === word).length;
   return unitsOf(side, count, false).map((unit, i) => {
@@ -102,10 +102,10 @@ function namedPieces(side, count) {
   });
 }
 
-// A view as it is shown: summed over the pieces of a column's word, averaged over those of a row's. Columns are whole,
-// so that a row shows all that it gives; so are rows, where a text looks at itself.
+// Return the table to show: sum over the pieces of a column's word, average over those of a row's word. Columns keep
+// START, END and the like, so that a row shows all of its weight; in self-attention, rows keep them too.
 function tableOf(exhibit, view, head, merged) {
-  // Content scores may align the word that is read: then a row is named by it.
+  // If the alignment belongs to the input word of a step (offset 1), that word names the row.
   const read = exhibit.offset === 1 && view.name === exhibit.aligned && view.rows === "written" && exhibit.sides.read;
   const rows = unitsOf(read || exhibit.sides[view.rows], view.n, merged, view.rows === view.columns);
   const columns = unitsOf(exhibit.sides[view.columns], view.m, merged, true);
@@ -149,8 +149,8 @@ function finished(table) {
   }
   table.signed = low < -1e-6;
   table.largest = Math.max(-low, high);
-  table.shares = !table.signed && high <= 1.02; // weights, with what rounding adds to sums of pieces
-  // What the strongest colour stands for: 1 of weights, unless they are stretched; scores have a scale of their own.
+  table.shares = !table.signed && high <= 1.02; // weights; sums over pieces may exceed 1 by rounding
+  // The value of the strongest colour: 1 for weights unless they are stretched; scores have a scale of their own.
   Object.defineProperty(table, "top", {
     get: () => (table.shares && !stretching.on ? 1 : table.largest) || 1,
     configurable: true,
@@ -159,7 +159,7 @@ function finished(table) {
   return table;
 }
 
-// From a place between pieces to one between units: the middle of unit j is at j.
+// Return a function from positions between pieces to positions between units; the middle of unit j is at j.
 function placesOf(units, pieces) {
   const edge = Array(pieces + 1).fill(null);
   units.forEach((unit, j) =>
@@ -187,16 +187,16 @@ function picksOf(view, head, row, columns) {
   return found;
 }
 
-// Whether any side is cut finer than words.
+// Tell whether any side has pieces smaller than words.
 function hasPieces(exhibit) {
   return Object.values(exhibit.sides).some(
     (side) => !side.grid && side.words.some((word, i) => word === null || side.pieces[i] !== side.texts[word]),
   );
 }
 
-// ---- numbers as words
+// ---- numbers as text
 
-// .83 rather than 0.83, with a minus that is as wide as a plus.
+// Format a number as .83 rather than 0.83, with a minus sign as wide as a plus.
 function share(value, digits = 2) {
   if (value === null || value === undefined) return "–";
   if (Math.abs(value) >= 10) return signedText(value.toPrecision(3));
@@ -206,7 +206,7 @@ function share(value, digits = 2) {
   );
 }
 
-// A probability, which is never quite nothing.
+// Format a probability; it never reads as exactly 0 or, below 1, as exactly 1.
 function chance(logProb, digits = 2) {
   const value = Math.exp(logProb ?? -Infinity),
     least = 10 ** -digits;
@@ -237,7 +237,7 @@ function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// The direction in which a row of words runs: that of its first letter that has one.
+// Return the writing direction of words: that of their first letter.
 function directionOf(texts) {
   const first = texts.join(" ").match(/\p{L}/u);
   return first && /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF]/u.test(first[0]) ? "rtl" : "ltr";

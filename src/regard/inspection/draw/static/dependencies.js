@@ -1,6 +1,6 @@
-// The dependency tree of a text above its words, and below them what a head of self-attention looks at most.
+// The dependency tree of a text above its words, and below them the largest weight of each word in a head.
 
-const LEVEL = 19; // pixels from an arc to the one over it
+const LEVEL = 19; // pixels between the levels of arcs
 
 function dependenciesSection(exhibit) {
   const tree = exhibit.dependencies;
@@ -69,11 +69,11 @@ function dependenciesSection(exhibit) {
   return node;
 }
 
-// Of each word the word that a head looks at most, and how much.
+// For each word, return the word with its largest weight in a head, and that weight.
 function strongest(exhibit, { view, head }) {
   const words = withoutParts(exhibit.sides[view.rows]),
     table = tableOf({ ...exhibit, offset: 0, sides: { [view.rows]: words } }, view, head, true),
-    own = [...table.rows.keys()].filter((i) => !table.rows[i].special); // START and the like are no words of the tree
+    own = [...table.rows.keys()].filter((i) => !table.rows[i].special); // without START, END and the like
   return own.map((i) => {
     let best = -1;
     own.forEach((j, at) => {
@@ -156,7 +156,7 @@ function arcs(words, looks) {
   return picture;
 }
 
-// An arc stands over those that it covers.
+// Return the level of each arc: an arc is above the shorter arcs that it overlaps.
 function levelsOf(pairs) {
   const ends = pairs.map(([a, b]) => [Math.min(a, b), Math.max(a, b)]),
     order = ends.map((_, k) => k).sort((p, q) => ends[p][1] - ends[p][0] - (ends[q][1] - ends[q][0]));
@@ -171,7 +171,7 @@ function levelsOf(pairs) {
   return levels;
 }
 
-// Which head follows which relation, beside the best fixed distance; a head's name shows it above.
+// Tabulate the head that follows each relation best, beside the best fixed distance; a click draws the head above.
 function relationRows(tree, follows, onpick) {
   const names = Object.keys(tree.words).filter((name) => tree.words[name] > 0);
   names.sort((p, q) => (p === "" ? -1 : q === "" ? 1 : tree.words[q] - tree.words[p]));
@@ -204,7 +204,7 @@ function relationRows(tree, follows, onpick) {
         "tbody",
         {},
         names.map((name) => {
-          // Of each head what it reaches from the words, and from their heads; of equals the first.
+          // Score each attention head from dependent to head and in reverse; the first of equal scores wins.
           const best = follows
               .flatMap((each) => [
                 { each, back: false, value: each.hits[name] / tree.words[name] },

@@ -1,4 +1,4 @@
-// Documents: how much every word counts in its sentence, and every sentence in the document.
+// Documents: the weight of each word in its sentence, and of each sentence in the document.
 
 function documentSection(exhibit, state) {
   const view = exhibit.views.find((each) => each.role === "words");
@@ -52,7 +52,7 @@ function documentSection(exhibit, state) {
     scale.paint();
     const buttons = [],
       top = topOf(strongest_),
-      end = [0.1, 0.2, 0.25, 0.5].find((each) => stretching.on && most <= each) ?? 1; // where the scale of the bars ends
+      end = [0.1, 0.2, 0.25, 0.5].find((each) => stretching.on && most <= each) ?? 1; // the end of the bars' scale
     axis.replaceChildren(
       ...(sums
         ? [el("span", { class: "what" }, "share of the document"), el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))]
@@ -135,7 +135,7 @@ function documentSection(exhibit, state) {
     }
   });
   onStretch(render);
-  const figure = el("div", {}, scale.node, axis, list); // the scales belong to the words and the bars
+  const figure = el("div", {}, scale.node, axis, list); // the scales are part of the figure
   node.figures = [["the document", () => figure]];
   node.step = (by) => {
     const words = [...list.querySelectorAll(".word")],
@@ -147,7 +147,7 @@ function documentSection(exhibit, state) {
   return node;
 }
 
-// In nats, of shares that may sum to less than one.
+// Return the entropy of shares in nats; normalise them first, as their sum may be less than one.
 function entropyOf(shares) {
   const sum = shares.reduce((total, each) => total + each, 0) || 1;
   return -shares.reduce((total, each) => total + (each > 0 ? (each / sum) * Math.log(each / sum) : 0), 0);

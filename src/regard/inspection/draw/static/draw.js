@@ -1,4 +1,4 @@
-// What every section draws with: elements, colours that follow the theme, heat maps.
+// Drawing tools of every section: elements, controls, and colours that follow the theme.
 
 const SPACE = "http://www.w3.org/2000/svg";
 const quiet = matchMedia("(prefers-reduced-motion: reduce)");
@@ -25,17 +25,17 @@ function svg(tag, attributes, ...children) {
   return dressed(document.createElementNS(SPACE, tag), attributes, children);
 }
 
-// What is read out, and not seen.
+// Return text for screen readers that is not visible.
 function unseen(text, tag = "span") {
   return el(tag, { class: "visually-hidden" }, text);
 }
 
-// Words of people: of either direction.
+// Return user text as an element; the browser finds its writing direction.
 function said(text, attributes = {}, tag = "span") {
   return el(tag, { dir: "auto", ...attributes }, shown(text));
 }
 
-// A piece that is nothing but space is still seen.
+// Make an empty piece visible as ∅, and a piece of white space as ␣.
 function shown(text) {
   return text === "" ? "∅" : text.replace(/^\s+$/u, "␣");
 }
@@ -50,7 +50,7 @@ function fresh(name) {
   return `${name}-${counted}`;
 }
 
-// Radio buttons side by side, which arrows move through by themselves.
+// Return radio buttons side by side; the browser moves between them with arrow keys.
 function choice(label, options, chosen, onchange) {
   const name = fresh("choice");
   const inputs = options.map(([value, text]) => {
@@ -90,7 +90,7 @@ function headChoice(view, chosen, onchange, all = false) {
   return view.heads > 16 ? menu("Head", options, chosen, onchange) : choice("Head", options, chosen, onchange);
 }
 
-// A row of buttons of which one is in the order of tabs, and arrows lead to the others.
+// Give buttons a roving tabindex: Tab reaches one of them, and arrow keys move to the others.
 function roving(nodes, { columns = () => 1, onfocus = () => {} } = {}) {
   nodes.forEach((node, index) => {
     node.tabIndex = index === 0 ? 0 : -1;
@@ -117,8 +117,8 @@ function roving(nodes, { columns = () => 1, onfocus = () => {} } = {}) {
   });
 }
 
-// ---- colours: one hue, whose lightness alone carries the value, in equal steps; below zero another, and a sign beside
-// it. Pictures have the same (colours.py).
+// ---- colours: one hue whose lightness carries the value, in equal steps; negative values have another hue and a sign.
+// Figures that Python draws have the same colours (plot.py).
 
 const RAMPS = {
   light: {
@@ -154,7 +154,7 @@ function mixed(ramp, value) {
   );
 }
 
-// Black or white, whichever is easier to read on a colour: by the luminance that WCAG defines.
+// Return black or white, whichever is easier to read on a colour, by the relative luminance of WCAG.
 function inkOn(colour) {
   const [red, green, blue] = colour.map((each) =>
     each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4,
@@ -162,14 +162,14 @@ function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
 }
 
-// 256 colours for each sign, so that a heat map is a look-up.
+// Return 256 colours for each sign, as look-up tables for heat maps.
 function tints() {
   const { up, down } = palette();
   const make = (ramp) => Array.from({ length: 256 }, (_, i) => mixed(ramp, i / 255));
   return { up: make(up), down: make(down) };
 }
 
-// Drawn now, and again whenever the theme changes or the page goes to paper.
+// Call `paint` now, and again whenever the theme changes or the page is printed.
 function painted(paint) {
   painters.add(paint);
   paint();
@@ -188,7 +188,7 @@ addEventListener("afterprint", () => {
   repaint();
 });
 
-// What is said below a figure; read out where somebody listens.
+// Return the line of text below a figure; screen readers announce its changes.
 function readout(hint) {
   const node = el("p", { class: "readout", "aria-live": "polite" });
   const say = (...children) => {
@@ -211,7 +211,7 @@ function section(id, title, lead) {
   return node;
 }
 
-// Runs through something by itself, until it is stopped or at its end.
+// Return a button that calls `step` on a timer, until the user stops it or `step` returns false.
 function player(step, label = "Play") {
   let timer = null;
   const stop = () => {

@@ -1,4 +1,4 @@
-// A drawing as a file: what stands on the page, word for word and line for line, as SVG, or that as PNG.
+// Save a drawing as a file: a copy of the drawing on the page as SVG, or that SVG rendered as PNG.
 
 const SVG_STYLES = [
   "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
@@ -7,7 +7,7 @@ const SVG_STYLES = [
 ]; // prettier-ignore
 const SKIPPED = "script, style, select, input, noscript, title, desc, .choice, .visually-hidden";
 
-// Characters that XML has no place for, halves of letters among them.
+// Replace characters that XML forbids, lone surrogates included.
 function written(text) {
   return (text.toWellFormed?.() ?? text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
 }
@@ -16,7 +16,7 @@ function isClear(colour) {
   return !colour || colour === "transparent" || /,\s*0\)$|\/\s*0\)$/.test(colour);
 }
 
-// The SVG of an element and everything in it, from where the browser put them.
+// Build the SVG of an element and its descendants, at the positions of the browser's layout.
 function svgOf(element) {
   const origin = element.getBoundingClientRect(),
     made = svg("g"),
@@ -163,7 +163,7 @@ function saveSvg(element, name) {
   download(new Blob([svgOf(element).text], { type: "image/svg+xml" }), `${name}.svg`);
 }
 
-// Twice as fine as the screen, or less where it would be larger than a browser can draw.
+// Save a PNG at twice the size of the drawing, or less if it would exceed a browser's largest canvas.
 async function savePng(element, name) {
   const { text, wide, high } = svgOf(element),
     scale = Math.min(2, 16000 / wide, 16000 / high, Math.sqrt(120e6 / (wide * high)));
@@ -183,7 +183,7 @@ function addTools(node, title) {
   row.append(heading, toolsOf(node, title));
 }
 
-// What stands beside the heading of a section that draws: files of its drawings, and the whole window for them.
+// Return the tools beside a section's heading: save its drawings as files, or fill the window with them.
 function toolsOf(node, title) {
   const slug = (text) =>
     text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40) || "look";

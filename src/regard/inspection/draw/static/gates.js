@@ -1,4 +1,4 @@
-// What the gates of a recurrent network let through, word by word: a row per word, a column per gate, a cell per unit.
+// The gates of a recurrent network word by word: a row per word, a column per gate, a cell per unit.
 
 const GATES = {
   i: "written",
@@ -12,7 +12,7 @@ const GATES = {
   h: "state",
 };
 const TAPES = { "h̃": "read, hidden", "c̃": "read, memory", c: "memory tape", h: "hidden tape" };
-const ROW = 20; // pixels a word
+const ROW = 20; // pixels per word
 
 function isGate(symbol) {
   return ["i", "f", "o", "r", "z"].includes(symbol);
@@ -29,7 +29,7 @@ function gatesSection(exhibit) {
   );
   node.figures = all.map((gates, k) => [gates.title, () => node.querySelectorAll(".gates")[k]]);
   all.forEach((gates, k) => {
-    // The top layer of each side is shown at once.
+    // Open the top layer of each side.
     const layer = (each) => each.title.replace(/, from the .*/, "");
     const top = !all.slice(k + 1).some((other) => other.side === gates.side && layer(other) !== layer(gates));
     node.append(
@@ -51,7 +51,7 @@ function cellName(gates) {
   return gates.backwards ? `${name} · reads from the end, upwards here` : name;
 }
 
-// Where the most is forgotten, and where the most is written.
+// Name the words at which the network forgets, keeps and writes most.
 function remarkOf(gates) {
   const keep = gates.parts.find((part) => part.symbol === "f" || part.symbol === "z"),
     write = gates.parts.find((part) => part.symbol === "i");
@@ -70,12 +70,12 @@ function remarkOf(gates) {
   return words.length ? [...words, "."] : words;
 }
 
-// How far what is held reaches: of a gate, which lets through between nothing and all, 1.
+// Return the top of a part's colour scale: 1 for a gate, otherwise its largest magnitude.
 function reachOf(part) {
   return isGate(part.symbol) ? 1 : Math.max(Math.abs(part.low), Math.abs(part.low + 255 * part.step)) || 1;
 }
 
-// The bar of the gates, and one for each of what is held.
+// Return one colour bar for all gates, and one for each other part.
 function gatesScales(gates) {
   const held = gates.parts.filter((part) => !isGate(part.symbol)),
     scales = held.map((part) => ({ top: reachOf(part), signed: true, note: part.symbol }));

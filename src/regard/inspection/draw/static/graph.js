@@ -1,4 +1,4 @@
-// The computational graph of the model, drawn beforehand.
+// The computational graph of the model; Python has drawn it.
 
 function graphSection(exhibit) {
   if (!exhibit.graph) return null;
@@ -11,7 +11,7 @@ function graphSection(exhibit) {
   const drawn = new DOMParser().parseFromString(exhibit.graph, "image/svg+xml").documentElement;
   const box = el("div", { class: "scroll graph" }, document.importNode(drawn, true));
   node.append(box);
-  // Where it is wider than the window, its middle is in sight first, where most of the boxes stand.
+  // If the graph is wider than the window, scroll to its middle, where most of the boxes are.
   node.ready = () => (box.scrollLeft = (box.scrollWidth - box.clientWidth) / 2);
   node.figures = [["the graph", () => node.querySelector("svg")]];
   return node;

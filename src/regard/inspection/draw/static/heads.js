@@ -1,4 +1,4 @@
-// Every layer and head at a glance, one of them large.
+// All layers and heads as small maps, and one of them large.
 
 const ROLES = {
   cross: "Output to source",
@@ -161,7 +161,7 @@ function multiples(exhibit, state, views, name, buttons) {
   return el("div", { class: "role" }, title, grid);
 }
 
-// The bar of small maps: one for all, of weights; what is no weight has a scale of its own, which the large map shows.
+// Return one colour bar for all small maps of weights; scores have scales of their own, which the large map shows.
 function multiplesScale(views) {
   const others = views.some((view) =>
     view.low.some((low, head) => low < -1e-6 || low + 255 * view.step[head] > 1.02),

@@ -1,6 +1,6 @@
-// Heat maps: a table of weights in shades, with its words, and a cursor for pointer and arrows.
+// Heat maps: a table of weights in shades, with its words, and a cursor for pointer and arrow keys.
 
-// A table, a dot of the canvas a cell; the style sheet stretches it without smoothing.
+// Paint a table with one canvas pixel per cell; the style sheet enlarges it without smoothing.
 function dots(canvas, table) {
   const { n, m, values, top } = table;
   canvas.width = m;
@@ -16,8 +16,8 @@ function dots(canvas, table) {
   context.putImageData(image, 0, 0);
 }
 
-// A heat map with its words, a cursor that follows pointer and arrows, entropy a row, windows and picks.
-// Its bar stands below it.
+// Return a heat map with its words, a cursor that follows pointer and arrow keys, the entropy of each row, windows and
+// picks; its colour bar is below it.
 function heat(table, { label, oncell = () => {}, width = 620, full = false } = {}) {
   const { rows, columns, n, m } = table,
     most = full ? Infinity : 16;
@@ -25,13 +25,13 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
   const left = Math.min(full ? Infinity : 150, long(rows) * 7.6 + 14),
     bars = table.entropy ? 74 : 8;
   const room = Math.max(full ? 9 : 0, Math.min(30, (width - left - bars) / m, 760 / n));
-  // Too small for names, it fills what room there is.
+  // If cells are too small for words, leave the words out and fill the space.
   const cell = room >= 9 ? Math.floor(room) : Math.max(1, Math.min((width - 48 - bars) / m, 760 / n));
   const named = cell >= 9,
     above = named ? Math.min(full ? Infinity : 120, long(columns) * 6.1 + 18) : 26;
   const margin = named ? left : 40;
   const wide = margin + m * cell + bars + (named ? 46 : 0),
-    high = above + n * cell + 6 + 12 * (wide - margin < 340 ? 2 : 1), // room for the bar, and what may stand beside it
+    high = above + n * cell + 6 + 12 * (wide - margin < 340 ? 2 : 1), // room for the colour bar and its note
     bar = scaleBar(() => tableScale(table));
   bar.node.style.setProperty("top", `${above + n * cell + 6}px`);
   bar.node.style.setProperty("left", `${margin}px`);
@@ -88,7 +88,7 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
       over.append(lines);
     }
   }
-  // Below zero is told by a dash, too: for those who do not see the hue, and on grey paper.
+  // Mark negative cells with a dash too, for readers who cannot see the hue and for grey prints.
   const dashes = svg("g");
   over.append(dashes);
   const dash = () => {
@@ -207,7 +207,7 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
     if (at) move(at[0] + by[0], at[1] + by[1]);
     else move(0, 0);
   });
-  // From row to row, at what each looks at most.
+  // Step from row to row, to the cell of the largest magnitude.
   const step = (by) => {
     const i = Math.min(n - 1, Math.max(0, at ? at[0] + by : by > 0 ? 0 : n - 1));
     let best = 0;
@@ -216,7 +216,7 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
   };
   const made = { node, paint, move, step };
   let whole = node;
-  // Words that are cut, or for which there was no room, are unfolded by a button.
+  // If words are cut off or left out, add a button that shows them in full.
   const cuts = [...rows, ...columns].some((unit) => [...unit.text].length > most);
   if (full || cuts || (!named && n * m < 60000)) {
     made.node = whole = el(
@@ -244,7 +244,7 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
   return made;
 }
 
-// What a heat map's cell says.
+// Describe a cell of a heat map.
 function cellSaid(table, i, j) {
   if (i === null) return "";
   return [

@@ -21,7 +21,7 @@ function lecture(node) {
   node.setAttribute("aria-modal", "true");
   node.prepend(close);
   lecturing = { node, others, close, before };
-  document.documentElement.requestFullscreen?.().catch(() => {}); // a frame may not; the window is filled all the same
+  document.documentElement.requestFullscreen?.().catch(() => {}); // frames may not; the drawing fills the window anyway
   node.fit = () => fillWindow(node);
   node.fit();
   addEventListener("resize", node.fit);
@@ -42,7 +42,7 @@ function fillWindow(node) {
   }
   figure.style.zoom = "";
   if (figure.matches("ol, canvas, .framed")) return; // a long list scrolls, and a picture fills its column
-  // What is drawn grows until one of its sides is full; words break into other lines as it grows.
+  // Search for the largest zoom that fits, because lines break differently at each zoom.
   const around = figure.closest(".large") ?? figure.parentElement,
     bottom = innerHeight - 80;
   const fits = (zoom) => {
@@ -100,7 +100,7 @@ addEventListener(
   },
   true,
 );
-// The browser's own way out of the full screen is the way out of the lecture.
+// Leave lecture mode when the browser leaves full screen.
 addEventListener("fullscreenchange", () => {
   if (!document.fullscreenElement) leave();
 });

@@ -1,14 +1,14 @@
-// Words of two sides, and lines between those that look and those that are looked at: one table, or one for each head.
+// Words of two sides with lines for the weights between them: one table, or one for each head.
 
-const MANY = 90; // words of a side past which a text is shaded in place, without lines
+const MANY = 90; // with more words on a side, shade the text in place, without lines
 
-// The hue of a head among others: neighbours are far apart.
+// Return the hue of a head; neighbouring heads have distant hues.
 function hueOf(head, heads) {
   return Math.round((360 * ((head * (heads > 4 ? 3 : 1)) % heads)) / heads + 207 + (heads > 4 && heads % 3 === 0 ? head * 7 : 0)) % 360;
 }
 
-// Draws tables as words and lines; returns the words, and a function that lights one of them. `tables` has one entry, or
-// one for each head: {head, table}. `slots` gives each word its line where two drawings stand side by side.
+// Draw tables as words and lines; return the words, and a function that highlights one of them. `tables` has one entry,
+// or one for each head: {head, table}. `slots` gives each word its line if two drawings are side by side.
 function lines(stage, tables, view, told, options = {}) {
   const { marked, onrow = () => {}, slots = null, down: forced = false, toward = false, long = false, scale } = options;
   const table = tables[0].table,
@@ -61,7 +61,7 @@ function lines(stage, tables, view, told, options = {}) {
     const fit = (list) => [...list].reduce((sum, each) => sum + each.offsetWidth + 8, 0) <= stage.clientWidth;
     fits = fit(top.children) && fit(bottom.children) && stage.clientWidth > 0;
     if (!fits || forced) stage.className = `pair down${slots ? " slotted" : ""}`;
-    // Where the two sides cannot be in sight together, each has a pane.
+    // If the two sides do not fit into the window together, give each its own pane; self-attention needs only one.
     if (stage.classList.contains("down") && stage.scrollHeight > 1.6 * innerHeight && !stage.closest(".lecture")) {
       if (several) return { flow: true };
       flow = true;
@@ -85,7 +85,7 @@ function lines(stage, tables, view, told, options = {}) {
   };
   const places = flow ? [] : words.map(spot);
   const curve = (i, j, which) => {
-    // Lines of several heads run beside one another.
+    // Draw the lines of several heads side by side.
     const beside = several ? (which - (tables.length - 1) / 2) * Math.min(2.4, 14 / tables.length) : 0;
     const [x1, y1] = places[j].map((value, k) => value + (k === (down ? 1 : 0) ? beside : 0)),
       [x2, y2] = places[table.m + i].map((value, k) => value + (k === (down ? 1 : 0) ? beside : 0));
@@ -94,7 +94,7 @@ function lines(stage, tables, view, told, options = {}) {
       ? `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`
       : `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
   };
-  // At rest, what a word looks at most and whatever comes near it; lines grow with their weight, in width and in ink.
+  // Width and opacity of a line grow with its weight. At rest, show each word's largest weights and all large ones.
   const path = (i, j, active, which = 0) => {
     const w = strength(i, j, which);
     return svg("path", {
@@ -130,7 +130,7 @@ function lines(stage, tables, view, told, options = {}) {
   const wash = (word, part) => shade(word.node, part);
   const shadow = flow && same ? (at) => below[at] : (at) => above[at];
 
-  // Of a long text, how much each word is looked at by all.
+  // In a long text, sum the attention that each word receives.
   const sums =
     flow && same
       ? Float32Array.from(below, (_, j) => {
@@ -194,7 +194,7 @@ function lines(stage, tables, view, told, options = {}) {
       });
     if (looking && table.windows?.[word.at] && !flow)
       live.append(...windowOver(table.windows[word.at], above, down, stage.getBoundingClientRect()));
-    // Of two long texts each has its own pane: the other one scrolls to what is looked at most.
+    // Two long texts have a pane each: scroll the other pane to the word with the largest weight.
     if (flow && !same && nearest) {
       scrollInside(nearest.other.node);
       if (force) stage.scrollIntoView({ block: "nearest" });
@@ -255,7 +255,7 @@ function lines(stage, tables, view, told, options = {}) {
       const edge = (down ? aside : flow ? {} : across)[event.key];
       if (!edge || edge === word.edge) return;
       event.preventDefault();
-      // To the word of the other side that this one has most to do with.
+      // Move to the word of the other side with the largest weight between the two.
       const count = edge === "columns" ? table.m : table.n,
         mine = (k) => (edge === "columns" ? strongest(word.at, k) : strongest(k, word.at));
       let best = 0;
@@ -292,7 +292,7 @@ function lines(stage, tables, view, told, options = {}) {
   };
 }
 
-// How much each head looks at a word, or from it: a small block each.
+// Draw a small block for each head, with the weight to or from a word as its opacity.
 function chips(tables, strong) {
   return el(
     "span",
@@ -310,7 +310,7 @@ function scrollInside(node) {
     pane.scrollTo({ top: own - pane.clientHeight / 2, behavior: quiet.matches ? "auto" : "smooth" });
 }
 
-// A bracket over the words of a window, and a diamond where it is centred.
+// Draw a bracket over the words of a local attention's window, and a diamond at its centre.
 function windowOver(window, above, down, box) {
   const boxes = above.map((word) => word.node.getBoundingClientRect());
   const at = (place) => {

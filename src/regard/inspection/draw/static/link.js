@@ -1,6 +1,6 @@
 // A link that opens the page at a word, layer and head: #attention=cross&layer=2&head=1&word=3, counted from 1.
 
-// What a link says, with the attention that it names: by its role, or one of the roles that has such a layer.
+// Read the attention (by role and layer), head and word of a link; the default role is that of the alignment.
 function readLink(exhibit, hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const number = (name) => (/^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) - 1 : null);
@@ -14,7 +14,7 @@ function readLink(exhibit, hash) {
   return { view, head: named === null ? undefined : head, word: number("word") };
 }
 
-// The first piece of a word among those that look.
+// Return the first piece of a word among the rows of a view, or null.
 function pieceOf(exhibit, view, word) {
   const side = exhibit.sides[view.rows];
   const piece = side ? side.words.indexOf(word) : word;
@@ -37,7 +37,7 @@ function openLink(exhibit, state, sections) {
   for (const each of sections) each.showRow?.(piece);
 }
 
-// The address says what is chosen, so that it can be copied at any time.
+// Write the selection into the address, so that the user can copy it at any time.
 function writeLink(exhibit, state) {
   const view = exhibit.views.find((each) => each.name === state.view),
     given = new URLSearchParams(view ? { attention: view.role, layer: view.layer + 1 } : {});
@@ -49,6 +49,6 @@ function writeLink(exhibit, state) {
   try {
     history.replaceState(null, "", `${location.href.split("#")[0]}#${given}`);
   } catch {
-    // A frame of a notebook has no address of its own.
+    // The frame of a notebook has no address of its own.
   }
 }

@@ -1,6 +1,6 @@
-// The page: reads the exhibits, and puts a section for each thing that they hold.
+// The page: reads the exhibits, and adds a section for each kind of data in them.
 
-// What is chosen in one section and shown in others.
+// Return the selection that the sections share, and its listeners.
 function stateOf(exhibit) {
   const listeners = [],
     rowListeners = [];
@@ -14,7 +14,7 @@ function stateOf(exhibit) {
     view: first,
     head: exhibit.first ? exhibit.first.head : exhibit.head,
     merged: true,
-    row: null, // the piece that looks, where one was chosen
+    row: null, // the piece of the selected row, or null
     onRow: (listener) => rowListeners.push(listener),
     chooseRow: (row) => {
       state.row = row;
@@ -31,7 +31,7 @@ function stateOf(exhibit) {
   return state;
 }
 
-// A text of which the first lines are shown, and all of it when that is asked for.
+// Show the first lines of a long text, with a button that shows all of it.
 function folded(text, long, content = null) {
   const node = content ?? said(text);
   if (!long) return node;
@@ -50,7 +50,7 @@ function folded(text, long, content = null) {
     },
     "Show all of it",
   );
-  // What fits has nothing more to show.
+  // Hide the button if the whole text fits.
   new ResizeObserver(() => {
     if (node.classList.contains("long")) button.hidden = node.scrollHeight <= node.clientHeight + 1;
   }).observe(node);
@@ -176,7 +176,7 @@ async function shownIn(column, exhibit, letter, both) {
   addEventListener("hashchange", () => openLink(exhibit, state, sections));
   const link = () => writeLink(exhibit, state);
   state.on(link);
-  state.on(() => lecturing?.node.fit()); // what was drawn anew is as large as before
+  state.on(() => lecturing?.node.fit()); // enlarge the new drawing in lecture mode
   state.onRow(link);
   onStretch(link);
   if (image && !exhibit.views.length)
@@ -191,7 +191,7 @@ async function shownIn(column, exhibit, letter, both) {
   if (!bar.textContent) bar.remove();
 }
 
-// What scrolls can be focused, so that keys scroll it, where nothing inside can.
+// Make scrolling boxes focusable if nothing inside them is, so that keys can scroll them.
 function reachScrolls() {
   for (const each of document.querySelectorAll(".scroll:not(.beam)")) {
     const needed =
@@ -266,7 +266,7 @@ async function begin(data, alone) {
   document.documentElement.dataset.ready = "true";
 }
 
-// A page carries its data; a frame of the page of `regard serve` is handed them by that page.
+// A page contains its data; a frame in the page of `regard serve` receives them as a message from that page.
 const carried = document.getElementById("data");
 if (carried) begin(JSON.parse(carried.textContent), true);
 else

@@ -1,4 +1,4 @@
-// Any word of any head in numbers, computed here from q, k and v: scores, mask, weights, and what is summed.
+// Any word of any head in numbers, computed here from q, k and v: scores, mask, weights, and the weighted sum.
 
 // ---- half precision
 
@@ -10,7 +10,7 @@ function halfOf(bits) {
   return sign * (1024 + rest) * 2 ** (power - 25);
 }
 
-// A part of a view's numbers, [heads, rows, width]: high bytes of all of them, then the low ones.
+// Decode a part of a view's numbers, [heads, rows, width]: all high bytes, then all low bytes; a mask has one each.
 function partOf(view, name) {
   const part = view.numbers?.parts[name];
   if (!part) return null;
@@ -27,7 +27,7 @@ function partOf(view, name) {
   return part;
 }
 
-// The row of a part in a head; a part of one head is the same for all of them.
+// Return a row of a part in a head; all heads share a part that has only one.
 function rowOf(part, head, row) {
   if (!part) return null;
   const [heads, rows, width] = part.shape,
@@ -82,12 +82,12 @@ function computedRow(view, head, row) {
   return { query, keys, contexts, bias: !!bias, gate: !!gate, mask: !!mask, given: !!given };
 }
 
-// ---- how it is shown
+// ---- drawing
 
-const MANY_KEYS = 32, // keys; of more only the largest weights are shown at first
+const MANY_KEYS = 32, // with more keys, show only the FEW_KEYS largest weights at first
   FEW_KEYS = 12;
 
-// A vector as bars up and down from a line: the sign is seen without colour.
+// Draw a vector as bars above and below a line, so that the sign does not depend on colour.
 function bars(values, reach, name) {
   const step = Math.max(1.5, Math.min(9, 150 / values.length)),
     half = 13,
@@ -159,7 +159,7 @@ function numbersSection(exhibit, state) {
   let view = null,
     head = 0,
     at = 0,
-    all = false, // keys, however many there are
+    all = false, // whether to show all keys
     buttons = [];
   const pick =
     views.length > 1 &&
@@ -214,7 +214,7 @@ function numbersSection(exhibit, state) {
             class: `word${marksOf(unit)}`,
             ...(unit.unknown ? { title: NOT_KNOWN } : {}),
             "aria-pressed": "false",
-            // Not on entering: buttons that are made anew under a pointer at rest choose nothing.
+            // Not pointerenter, which fires when new buttons appear under a pointer at rest.
             onpointermove: (event) => event.pointerType !== "touch" && go(k),
             onclick: () => go(k),
           },
@@ -265,7 +265,7 @@ function numbersSection(exhibit, state) {
   return node;
 }
 
-// The keys to show: all of them in their order, or the few with the largest weights, those first.
+// Return the keys to show: all of them in their order, or the few with the largest weights, the largest first.
 function keysShown(row, all) {
   const order = row.keys.map((_, j) => j);
   if (all || order.length <= MANY_KEYS) return order;
@@ -275,12 +275,12 @@ function keysShown(row, all) {
   );
 }
 
-// The numbers of the largest values, those first.
+// Return the indices of the largest values, the largest first.
 function largestOf(values, count) {
   return [...values.keys()].sort((i, j) => values[j] - values[i] || i - j).slice(0, count);
 }
 
-// What of the keys is shown, and a button for the others.
+// Say which keys are shown, with a button that shows all of them or few.
 function foldLine(row, order) {
   const few = order.length < row.keys.length,
     sum = order.reduce((total, j) => total + row.keys[j].weight, 0),

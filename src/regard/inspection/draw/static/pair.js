@@ -9,7 +9,7 @@ function textViews(exhibit) {
   );
 }
 
-// The attention and its heads as the page shows them: one table, or one for each head that is not hidden.
+// Return the tables of an attention that the page shows: one, or one for each head that is not hidden.
 function tablesOf(exhibit, view, head, merged, hidden) {
   if (head !== "all" || view.heads === 1)
     return [{ head: null, table: tableOf(exhibit, view, view.heads > 1 ? head : 0, merged) }];
@@ -21,7 +21,7 @@ function tablesOf(exhibit, view, head, merged, hidden) {
 const isLong = (exhibit, view, merged) =>
   [view.rows, view.columns].some((name, k) => unitsOf(exhibit.sides[name], k ? view.m : view.n, merged).length > MANY);
 
-// `both` is what two drawings side by side share: their orientation, and the line of each word.
+// `both` holds what two drawings side by side share: their orientation, and the line of each word.
 function pairSection(exhibit, state, both = null) {
   const views = textViews(exhibit);
   if (!views.length) return null;
@@ -37,9 +37,9 @@ function pairSection(exhibit, state, both = null) {
   node.append(lead, bar, legend, ...[matrix?.node].filter(Boolean), stage, told.node);
   let drawn = null,
     toward = false,
-    added = null; // what colours mean where they are no weights
+    added = null; // the colour scale of values that are not weights
   const bar_ = scaleBar(() => {
-    if (!drawn?.table || (added === null && drawn.several)) return null; // each head has its colour
+    if (!drawn?.table || (added === null && drawn.several)) return null; // each head has its own colour
     return added ?? tableScale(drawn.table);
   });
   const scale = {
@@ -162,7 +162,7 @@ function pairSection(exhibit, state, both = null) {
     }).observe(node);
   };
   node.figures = [["words and lines", () => stage]];
-  // From word to word of those that look; nothing is chosen before the first.
+  // Step from row to row; the first step selects the first or the last word.
   node.step = (by, whole = false) => {
     const now = drawn.at(),
       count = drawn.below.length;
@@ -173,7 +173,7 @@ function pairSection(exhibit, state, both = null) {
     const word = drawn.below.find((each) => each.unit.pieces.includes(piece));
     word?.node.click();
   };
-  // As large as the window allows, of a few sizes of type; the lines then take the height that is left.
+  // Use the largest of a few font sizes that fits into the window; the lines then take the remaining height.
   node.enlarge = (room) => {
     const sizes = [3.4, 3, 2.6, 2.2, 1.9, 1.6, 1.35, 1.15, 1];
     const now = drawn.at();
@@ -198,7 +198,7 @@ function pairSection(exhibit, state, both = null) {
     stage.style.removeProperty("--gap");
     render(true);
   };
-  // Paper is narrower than the screen: words and lines shrink together, as they stand.
+  // Paper is narrower than the screen: shrink words and lines together, in the same layout.
   addEventListener("beforeprint", () => {
     stage.style.width = `${stage.clientWidth}px`;
     stage.style.zoom = Math.min(1, 680 / stage.clientWidth);
@@ -221,7 +221,7 @@ function leadOf(drawn, view) {
     : "The same text twice: below, the words that look; above, what they look at.";
 }
 
-// Every layer and head, small, to pick one from; drawn when it is opened.
+// Return small maps of every layer and head to pick one from; opening the picker draws them.
 function matrixPicker(exhibit, state, views) {
   const count = views.reduce((sum, view) => sum + view.heads, 0);
   if (count < 2) return null;

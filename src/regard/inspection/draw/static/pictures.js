@@ -1,4 +1,4 @@
-// Pictures, dimmed where nothing looks: what is looked at stays bright.
+// Pictures, dimmed where weights are small; places with large weights stay bright.
 
 function loaded(address) {
   return new Promise((done) => {
@@ -13,15 +13,15 @@ function loaded(address) {
   });
 }
 
-// Grey and opacity of the veil over a place, of 255: dark where nothing looks, thinly light where all do, so that it is
-// seen on dark pictures, too. Brightness grows with the root of a weight, as the bar shows: a picture has so many places
-// that most weights are small.
+// Return grey and opacity (0 to 255) of the veil over a place: dark at weight 0; thin and light at weight 1, so that it
+// shows on dark pictures too. Brightness grows with the square root of the weight, as the colour bar shows: a picture
+// has so many places that most weights are small.
 function veilOf(part) {
   const bright = Math.sqrt(Math.min(1, Math.max(0, part)));
   return [Math.round(12 + 243 * bright), Math.round(180 * (1 - bright) + 46 * bright)];
 }
 
-// The bar of pictures; `map` gives the weights of the one that is shown, or null.
+// Return the colour bar of pictures; `map` returns the weights of the current picture, or null.
 function veilScale(map) {
   return scaleBar(() => {
     const weights = map(),
@@ -30,12 +30,12 @@ function veilScale(map) {
   });
 }
 
-// Below a small picture: its largest weight, where colours are relative to it.
+// Return the label of a small picture: its largest weight, if colours are relative to it.
 function largestNamed(map) {
   return stretching.on ? el("span", { class: "faint" }, ` (to ${endText(largest(map))})`) : "";
 }
 
-// The picture, dimmed where it is not looked at; weights are smoothed from the grid up to its size.
+// Draw a picture and dim it where weights are small; interpolate the weights from the grid to the picture's size.
 function spotlight(canvas, image, weights, [height, width], { size, place = null, picked = null, smooth = true }) {
   const ratio = image ? image.naturalHeight / image.naturalWidth : height / width,
     context = canvas.getContext("2d");
@@ -52,7 +52,7 @@ function spotlight(canvas, image, weights, [height, width], { size, place = null
   if (weights) {
     const top = topOf(largest(weights)),
       mask = document.createElement("canvas");
-    // A border of the same values, so that smoothing ends at the middle of a place and not before.
+    // Pad the grid with its edge values, so that smoothing reaches the edge of the picture.
     mask.width = width + 2;
     mask.height = height + 2;
     const small = mask.getContext("2d"),
@@ -102,7 +102,7 @@ function spotlight(canvas, image, weights, [height, width], { size, place = null
   }
 }
 
-// The weights of a row on the grid; of a word, those of its pieces on average.
+// Return the weights on the grid, averaged over the given pieces.
 function mapOf(view, head, pieces) {
   const values = weightsOf(view, head),
     map = new Float32Array(view.m);
@@ -110,7 +110,7 @@ function mapOf(view, head, pieces) {
   return map;
 }
 
-// What the heads of all layers see of one row, small.
+// Draw one row as small maps, one for each head of all layers.
 function headMaps(views, draw, onhead) {
   const made = views.flatMap((view) =>
     Array.from({ length: view.heads }, (_, head) => {

@@ -1,4 +1,4 @@
-// Places of a picture that look at one another, inside a ConvNet.
+// Attention between the places of a picture, inside a ConvNet.
 
 function placesSection(exhibit, state, image) {
   const views = exhibit.views.filter((view) => exhibit.sides[view.columns]?.grid && exhibit.sides[view.rows]?.grid);

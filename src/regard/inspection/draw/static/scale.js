@@ -1,9 +1,9 @@
-// What the colours of weights mean: a bar wherever they are drawn, and the switch that stretches them. A weight has the
-// same colour on every page: the scale goes from 0 to 1, unless the switch colours relative to the largest of each map.
+// The colour scale of weights: a colour bar at every drawing, and the switch that stretches the scale. A weight has the
+// same colour on every page: the scale goes from 0 to 1, unless the switch stretches it to the largest of each map.
 
 const stretchListeners = [];
 
-// Called whenever the switch is turned, after what is drawn knows of it.
+// Call `listener` whenever the switch changes, after the drawings are repainted.
 function onStretch(listener) {
   stretchListeners.push(listener);
 }
@@ -34,12 +34,12 @@ addEventListener("keydown", (event) => {
   setStretch(!stretching.on);
 });
 
-// The largest value that a map of weights is coloured up to: 1, or what it has itself.
+// Return the value of the strongest colour of a map of weights: at least 1, or the map's largest if stretched.
 function topOf(most) {
   return stretching.on && most > 0 ? most : Math.max(1, most);
 }
 
-// What stands at the end of a bar: two digits, however small.
+// Format the end of a colour bar with two digits, however small it is.
 function endText(value) {
   return Math.abs(value) >= 0.1 || value === 0
     ? share(value)
@@ -49,17 +49,17 @@ function endText(value) {
 const stretchedTo = (most) => (stretching.on ? `stretched: the largest is ${endText(most)}` : "");
 const STRETCHED_EACH = "stretched: each map to its own largest";
 
-// Colours of a bar: of what is shaded in the ramp, and of a veil over a picture (here: over grey).
+// Colours of a bar: the ramp of shaded cells, or the veil over a picture (here: over grey).
 const BAR_COLOURS = {
   ramp: (value) => (value < 0 ? mixed(palette().down, -value) : mixed(palette().up, value)),
-  change: (value) => BAR_COLOURS.ramp(-value), // of a loss: what was needed is blue
+  change: (value) => BAR_COLOURS.ramp(-value), // ablation: a drop in log-probability is blue
   veil: (value) => {
     const [grey, veil] = veilOf(value);
     return Array(3).fill(Math.round(grey * (veil / 255) + 153 * (1 - veil / 255)));
   },
 };
 
-// A bar, with its ends and a note; `scale` says what they are now: {top, signed, note, colours}, or null for no bar.
+// Return a colour bar with its ends and a note; `scale` returns {top, signed, note, colours}, or null for no bar.
 function scaleBar(scale) {
   const canvas = el("canvas", { class: "scale", role: "img" }),
     [low, high] = [el("span"), el("span")],
@@ -86,14 +86,14 @@ function scaleBar(scale) {
   return { node, paint };
 }
 
-// The bar of a table, as its map is coloured now.
+// Return the scale of a table's map for its colour bar.
 function tableScale(table) {
   return { top: table.top, signed: table.signed, note: table.shares ? stretchedTo(table.largest) : (table.note ?? "") };
 }
 
 // ---- words
 
-// Shade a word by a part of the scale, with letters that can be read on it.
+// Shade a word by a fraction of the scale, with letters that are readable on it.
 function shade(node, part) {
   const value = Math.min(1, Math.max(0, part));
   node.style.setProperty("--w", value.toFixed(3));

@@ -1,7 +1,7 @@
-// The search, step by step: what it considered, what it kept, and the way that led to the output.
+// The search step by step: the candidates it considered, those it kept, and the path to the output.
 
 const SIGNS = { kept: "●", finished: "■", dropped: "×" };
-const DROPPED = 4; // of a step that are drawn; the table has them all
+const DROPPED = 4; // dropped candidates drawn per step; the table lists all of them
 
 function searchSection(exhibit) {
   const { tree } = exhibit;
@@ -143,7 +143,7 @@ function searchSection(exhibit) {
   return node;
 }
 
-// Steps from left to right; each candidate a mark, its piece and its probability.
+// Draw the steps from left to right; each candidate has a mark, its piece and its probability.
 function beam(steps, onstep) {
   const HIGH = 25,
     TOP = 28,
@@ -159,7 +159,7 @@ function beam(steps, onstep) {
     };
   });
   const most = Math.max(...drawn.map(({ shown: each }) => each.length));
-  // A step is as wide as its longest piece, with its probability behind it.
+  // The longest piece sets the width of a step; the probability follows it.
   const room = drawn.map(({ shown: list }) =>
       Math.max(44, ...list.map((each) => Math.ceil(measure.measureText(shown(each.piece)).width * 1.06))),
     ),
@@ -212,7 +212,7 @@ function beam(steps, onstep) {
         svg("text", { x: lefts[t] + 26, y: TOP + (list.length + 0.6) * HIGH + 4, class: "tiny" }, `and ${more} more`),
       );
   });
-  edges.querySelectorAll(".best").forEach((each) => edges.append(each)); // above the others
+  edges.querySelectorAll(".best").forEach((each) => edges.append(each)); // draw the best path above the others
   const node = el(
     "div",
     { class: "scroll beam", tabindex: "0", role: "group", "aria-label": "the tree of the search" },

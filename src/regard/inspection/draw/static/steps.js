@@ -1,13 +1,13 @@
-// One word walked from its input to the likeliest words, in numbers and bars; and states as they arrive.
+// The walk of one word from its input to the likeliest words, in numbers and bars; and the states word by word.
 
 function walkSection(exhibit) {
   const { walk } = exhibit;
   if (!walk?.stages.length) return null;
   const view = exhibit.views.find((each) => each.name === walk.view),
     side = exhibit.sides[view ? view.rows : "written"];
-  const whole = view?.rows === "document"; // no word looks, but all of it
-  const place = view?.rows === "places" && view.n > 1; // of a picture
-  // Of many keys those with the largest weights, the same at every stage.
+  const whole = view?.rows === "document"; // the query is the document, not a word
+  const place = view?.rows === "places" && view.n > 1; // the query is a place of a picture
+  // With many keys, show those with the largest weights, and the same keys at every stage.
   const weights = view && weightsOf(view, walk.head).subarray(walk.row * view.m, (walk.row + 1) * view.m);
   const few = view && view.m > MANY_KEYS ? largestOf(weights, FEW_KEYS).sort((i, j) => i - j) : null;
   const end = exhibit.labels.length ? "label" : "word";
@@ -83,7 +83,7 @@ function walkSection(exhibit) {
   return node;
 }
 
-// s_{i−1}, W_Q and w^c with what stands below or above the line set there.
+// Set the subscripts and superscripts of s_{i−1}, W_Q and w^c.
 function scripted(text) {
   return text
     .split(/([_^]\{[^}]*\}|[_^][\p{L}\p{N}]+)/u)
@@ -94,7 +94,7 @@ function scripted(text) {
     );
 }
 
-// Weights and probabilities, and the steps between them.
+// Tell whether the values of a stage are weights, probabilities or a step between them.
 function isShare({ symbol, values }) {
   return SHARES.has(symbol) && values.flat().every((value) => value <= 1.02);
 }
@@ -108,7 +108,7 @@ function stageOf(stage, few = null) {
   const flat = values.flat().filter((value) => typeof value === "number"),
     most = largest(flat.map(Math.abs)),
     negative = flat.some((value) => value < 0);
-  const reach = isShare(stage) && !negative ? topOf(most) : most; // a weight is as long in every walk
+  const reach = isShare(stage) && !negative ? topOf(most) : most; // bars of weights have the same scale in every walk
   const single = values[0]?.length === 1,
     alone = values.length === 1;
   const top = single && values.length > 1 && largest(flat, -Infinity);
@@ -159,7 +159,7 @@ function stageOf(stage, few = null) {
   );
 }
 
-// Some of the rows, and a button that shows all of them in their place.
+// Return some of the rows, and a button that replaces them by all rows.
 function foldedRows(rows, few, largest_) {
   if (few.length >= rows.length) return rows;
   const said_ = el("span", { class: "faint small" }, largest_ ? `The ${few.length} with the largest weights. ` : ""),
@@ -200,7 +200,7 @@ function barOf(value, reach, negative) {
   );
 }
 
-// A vector as bars up and down from a line, so that the sign is seen without colour.
+// Draw a vector as bars above and below a line, so that the sign does not depend on colour.
 function stripOf(row, reach, name) {
   const canvas = el("canvas", {
     class: "strip",
