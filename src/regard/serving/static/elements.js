@@ -36,7 +36,7 @@ function count(number, noun) {
 function percent(share) {
   const rounded = Math.round(100 * share);
   if (share > 0 && rounded === 0) return "<1 %";
-  return rounded === 100 && share < 0.995 ? ">99 %" : `${rounded} %`;
+  return rounded === 100 && share < 1 ? ">99 %" : `${rounded} %`;
 }
 
 // Debounce: make only the last of several calls, once no new call has come for some time.
