@@ -1,4 +1,6 @@
-"""The plain command on corpora of a few lines: files as it takes them, and scores beside the most frequent answer."""
+"""The plain command on corpora of a few lines: it accepts their files and prints the baseline of the most frequent
+answer.
+"""
 
 import gzip
 import tarfile
@@ -25,7 +27,7 @@ CAPTIONS = b"a.jpg#0\tA dog .\na.jpg#1\tOne dog .\nb.jpg#0\tA cat .\n"
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder of corpora, prepared."""
+    """Return a folder of prepared corpora."""
     home = tmp_path / "given"
     for name, text in FILES.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
