@@ -127,7 +127,7 @@ def test_a_head_that_is_not_there():
 
 @given(st.lists(st.tuples(st.sampled_from(["an", "ox.", ",", "—", "<2de>"]), st.sampled_from([0.0, 0.19, 0.2, 1.0]))))
 def test_rows_of_three_words_as_a_person_would_find_them(row):
-    """Map each word to a letter (low, enough or zero) and search the text for runs, as a reader would."""
+    """Write low words as x, others as o and marks as spaces, and find the runs with a regular expression."""
     words, received = [word for word, _ in row], [value for _, value in row]
     letters = "".join(
         " " if not re.search(r"\w", word) or word == "<2de>" else "xo"[value >= 0.2] for word, value in row

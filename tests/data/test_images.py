@@ -235,7 +235,7 @@ def test_pictures_and_their_captions(captioned):
             known = [f"number {number} said once", f"number {number} said again"]
             if encoded is prepared.train:
                 assert captions == known
-            else:  # its label number was not seen in training
+            else:  # training did not contain its number
                 assert prepared.references[i] == known
                 assert prepared.valid_pairs[i] == (name, known[0])
                 assert UNKNOWN in encoded.pair(i)[1]

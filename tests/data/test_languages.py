@@ -197,7 +197,7 @@ def test_confidence_means_something():
     sure = detect_language("Where do you live? I ate pizza yesterday.", PROFILES)
     assert sure[0][0] == "en"
     assert sure[0][1] > 90 > 10 > sure[1][1] >= 0
-    # A word of both languages, and a language that is neither.
+    # A word of both languages, and texts in neither.
     assert detect_language("Pizza", PROFILES)[0][1] < 90
     assert detect_language("我昨天吃了披萨", PROFILES)[0][1] == 0
     assert detect_language("я вчера ел пиццу", PROFILES)[0][1] == 0

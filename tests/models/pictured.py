@@ -1,4 +1,4 @@
-"""Small captioners of every sort, and pictures for them."""
+"""Small captioners of every kind, and pictures for them."""
 
 import torch
 
@@ -20,7 +20,9 @@ ATTENTIVE = [name for name in CASES if name != "none"]
 
 
 def captioner(name: str = "soft", words: int = WORDS, scale: float | None = 0.5, **options) -> CaptionerModel:
-    """A model in float64 whose every parameter is random, zeros and ones too; with no scale, as it begins."""
+    """Return a model in float64 with random parameters, including initial zeros and ones; without a scale, as
+    initialised.
+    """
     small = {"channels": 4, "stages": 2, "blocks": 1, "size": 5, "embedding": 3, "hidden": 7, "dropout": 0.0}
     model = CaptionerModel(CaptionerConfig(**{**small, **CASES[name], **options}), 0, words).double().eval()
     if scale is not None:

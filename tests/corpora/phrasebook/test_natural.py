@@ -172,7 +172,7 @@ def test_spelling_out(text, words):
 
 
 def test_what_is_printed_is_spelled_out_as_the_grammar_says_it():
-    """All spellings of a sentence therefore belong to the same split."""
+    """So all spellings of a sentence belong to the same split."""
     random_numbers, asked = random.Random(2).random, []
 
     def wanted(plain):

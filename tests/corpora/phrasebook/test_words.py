@@ -40,7 +40,7 @@ def test_as_one_parses_by_hand(pair, text, source, target):
 
 
 def test_verb_and_object():
-    """The verb is the head of the object, never of the subject's words."""
+    """The head of an object is the verb, never the subject."""
     example = derive("She ate the pizza.")
     words = example.source.split()
     (place,) = [place for place, name in enumerate(example.source_relations) if name == "obj"]
