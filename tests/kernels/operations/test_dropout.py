@@ -1,4 +1,4 @@
-"""Which backend applies dropout and adds a residual: its own on a CPU, one CUDA kernel for rows that fit, else torch."""
+"""Which backend applies dropout and adds a residual: a CPU kernel, one CUDA kernel for rows that fit, else torch."""
 
 import math
 
