@@ -37,5 +37,5 @@ def pictures(count: int = 3, height: int = 8, width: int = 12) -> Pictures:
 
 
 def captions(lengths: list[int], words: int = WORDS, room: int = 0) -> Tokens:
-    """Random words, in the padding too."""
+    """Draw random words, in the padding too."""
     return Tokens.of(torch.randint(words, (len(lengths), max(lengths) + room)), torch.tensor(lengths))
