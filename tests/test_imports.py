@@ -201,9 +201,7 @@ def test_packages_are_imported_through_their_doors():
 
 @pytest.mark.parametrize("name", sorted(HOUSE.doors))
 def test_a_door_lists_its_names_alike(name):
-    """A door's list is sorted without duplicates, and equals the names by module that type checkers read and that are
-    loaded.
-    """
+    """A door's list is sorted without duplicates, and equals the names by module, for type checkers and for loading."""
     tree, listed = HOUSE.tree(name), HOUSE.doors[name]
     assert listed == sorted(set(listed))
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -343,9 +341,7 @@ def neighbours(house: House, name: str) -> dict[str, int]:
 
 
 def circles(house: House) -> list[str]:
-    """Return each circle of modules inside a package, with the lines of its imports; doors are left out, as they import
-    lazily.
-    """
+    """Return each circle of modules inside a package, with the lines that close it; doors import lazily and are left out."""
     graph = {name: neighbours(house, name) for name in house.paths if name not in house.doors}
     found = []
     while True:

@@ -1,5 +1,6 @@
-"""A guess finds the tests of a source file: `src/regard/a/b.py` has `tests/a/test_b.py`, and `src/regard_studies/b.py`
-has `tests/studies/test_b.py`.
+"""A guess finds the tests of a source file.
+
+`src/regard/a/b.py` has `tests/a/test_b.py`, and `src/regard_studies/b.py` has `tests/studies/test_b.py`.
 """
 
 from pathlib import Path

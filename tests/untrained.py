@@ -1,6 +1,4 @@
-"""Run folders of every kind, complete but untrained, so that they take no time; and changes of their files with new
-checksums.
-"""
+"""Run folders of every kind, complete but untrained, to save time; and changes of their files with new checksums."""
 
 import hashlib
 from collections.abc import Callable, Mapping

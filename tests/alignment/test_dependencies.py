@@ -18,9 +18,7 @@ EXAMPLES = [
 
 
 class Distance(Attentive):
-    """Each head looks a fixed number of words away, or at itself if no word is there; in the decoder START is not a
-    word.
-    """
+    """Each head looks a fixed number of words away, or at itself if none is there; a decoder's START is not a word."""
 
     def __init__(self, *distances):
         super().__init__()

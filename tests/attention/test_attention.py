@@ -1,6 +1,4 @@
-"""Attention: every combination of score, span and weighting against the loop, and the properties that all of them
-share.
-"""
+"""Attention: every score, span and weighting combined, against the loop; and the properties that all of them share."""
 
 import copy
 import pickle

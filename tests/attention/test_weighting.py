@@ -1,5 +1,6 @@
-"""Each weighting against its formula. Keys and values are the identity, so that scores are the query and the context is
-the weights.
+"""Each weighting against its formula.
+
+Keys and values are the identity, so that scores are the query and the context is the weights.
 """
 
 import oracles

@@ -1,6 +1,4 @@
-"""The plain command on corpora of a few lines: it accepts their files and prints the baseline of the most frequent
-answer.
-"""
+"""The plain command on corpora of a few lines: the files that it accepts, and scores beside the majority baseline."""
 
 import gzip
 import tarfile

@@ -1,5 +1,6 @@
-"""Word links beside pairs: in step with them through all of preparation, with errors located; links between pieces
-follow the words that the pieces belong to.
+"""Word links beside pairs: preparation keeps them in step and locates errors.
+
+Links between pieces follow the words that the pieces belong to.
 """
 
 import itertools

@@ -1,6 +1,4 @@
-"""Tokenizers: any text round-trips, no text encodes to special pieces, one file that the library opens, and library
-panics become errors.
-"""
+"""Tokenizers: texts round-trip, no text encodes to special pieces, the library opens the file, panics become errors."""
 
 import json
 import os

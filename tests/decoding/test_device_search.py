@@ -30,9 +30,7 @@ def put(device_search, index, model, sources, options, prefixes=None):
 
 @torch.no_grad()
 def by_slots(model, sources, options, prefixes=None, count=3, together=1, rows=None):
-    """Search sentences through a few slots: `together` at a time enter free slots; `options` are one, or one per
-    sentence.
-    """
+    """Search through a few slots: `together` sentences at a time enter free slots; `options` are one, or one each."""
     options = [options] * len(sources) if isinstance(options, Options) else options
     memory = model.encode(tokens_of([[3] * LONGEST]))
     most = max(output_limit(model, len(source), each) for source, each in zip(sources, options, strict=True))

@@ -1,6 +1,4 @@
-"""Search over pictures: against a search that recomputes every prefix, against all possible captions, and against
-itself.
-"""
+"""Search over pictures: against one that recomputes every prefix, against all possible captions, and against itself."""
 
 import math
 import random

@@ -20,9 +20,7 @@ ATTENTIVE = [name for name in CASES if name != "none"]
 
 
 def captioner(name: str = "soft", words: int = WORDS, scale: float | None = 0.5, **options) -> CaptionerModel:
-    """Return a model in float64 with random parameters, including initial zeros and ones; without a scale, as
-    initialised.
-    """
+    """Return a float64 model with random parameters, even initial zeros and ones; without a scale, as initialised."""
     small = {"channels": 4, "stages": 2, "blocks": 1, "size": 5, "embedding": 3, "hidden": 7, "dropout": 0.0}
     model = CaptionerModel(CaptionerConfig(**{**small, **CASES[name], **options}), 0, words).double().eval()
     if scale is not None:

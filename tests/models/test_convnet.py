@@ -1,5 +1,7 @@
-"""Convolutional networks: Regard's ResNet, those of other libraries (stand-ins made of torch's parts if a library is
-missing), and the image classifier, which starts as the network without attention and then sees across the picture.
+"""Convolutional networks: Regard's ResNet, those of other libraries, and the image classifier.
+
+Stand-ins made of torch's parts replace missing libraries. The classifier starts as the network without attention and
+then sees across the picture.
 """
 
 import importlib.util

@@ -1,5 +1,4 @@
-"""Embeddings with positions; encoders of every kind: which one is built, what is refused, and that each learns to
-align.
+"""Embeddings with positions; encoders of every kind: which one is built, which are refused, and that each aligns.
 
 The tests of the models compare each with its formulas, and `test_contract` tests padding.
 """

@@ -1,6 +1,4 @@
-"""Recurrence: whole sentences equal steps and both equal the formulas; shared behaviour of models with a recurrent
-decoder.
-"""
+"""Recurrence: whole sentences equal steps and both equal the formulas; behaviour that recurrent decoders share."""
 
 import pytest
 import torch

@@ -1,6 +1,4 @@
-"""Which backend multiplies: the packed product for large single-precision weights on a CPU, and only under its
-conditions.
-"""
+"""Which backend multiplies: the packed product for large float32 weights on a CPU, if nothing else applies."""
 
 import threading
 
