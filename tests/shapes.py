@@ -51,8 +51,8 @@ def check(function: Callable) -> Callable:
 def uncheckable(hint: object) -> bool:
     """Return whether a hint is `Self`, or a protocol that isinstance cannot check.
 
-    The hook decorates single methods, so it cannot resolve `Self`. Before Python 3.12 isinstance calls every property, and
-    a property that raises is an error.
+    The hook decorates single methods, so it cannot resolve `Self`. Before Python 3.12 isinstance calls every property,
+    and a property that raises is an error.
     """
     runtime = getattr(hint, "_is_runtime_protocol", False) and sys.version_info >= (3, 12)
     protocol = getattr(hint, "_is_protocol", False) and not runtime

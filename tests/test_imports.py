@@ -341,7 +341,7 @@ def neighbours(house: House, name: str) -> dict[str, int]:
 
 
 def circles(house: House) -> list[str]:
-    """Return each circle of modules inside a package, with the lines that close it; doors import lazily and are left out."""
+    """Return each circle of modules inside a package, with the lines that close it, except through lazy doors."""
     graph = {name: neighbours(house, name) for name in house.paths if name not in house.doors}
     found = []
     while True:

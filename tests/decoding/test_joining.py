@@ -15,7 +15,7 @@ from regard.decoding.sentence_search import StepSearch, can_join, join_searches,
 
 
 def begin(model, sources, options, prefixes=None):
-    """Begin a search with options per sentence: run its first step, and more until all its rows exist."""
+    """Begin a search with options per sentence, and run its first step."""
     under_way = StepSearch(model, tokens_of(sources), options[0], prefixes, each=options)
     under_way.advance()
     return under_way

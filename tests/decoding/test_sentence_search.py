@@ -301,7 +301,7 @@ def test_finished_sentences_leave():
     model = Script([[5, 6, 7], [], [8], [9, 9]])
     assert greedy(model, tokens_of([[4]] * 4)) == [[5, 6, 7], [], [8], [9, 9]]
     assert model.asked == [4, 3, 2, 1]
-    few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them at a time
+    few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them end at each step
     assert greedy(few, tokens_of([[4]] * 20)) == few.answers
     assert few.asked == [20, 20, 20, 16, 14, 12, 10, 8, 6, 4, 2]
 

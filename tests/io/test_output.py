@@ -127,7 +127,7 @@ def output(*spans: tuple[int, int]) -> Translation:
 def test_a_single_line_is_not_numbered():
     said: list[str] = []
     report = UntranslatedReport(said.append, 1)
-    report.look(1, "a b", [output()])  # neither full coverage nor an unrequested field is named
+    report.look(1, "a b", [output()])  # full coverage and unrequested fields are not named
     report.look(1, "a b", [Translation("", 0.0, 0.0, (), True)])
     report.tell()
     report.look(1, "I see the dog. I see\tthe cat.", [output((0, 3), (4, 8)), output()])

@@ -277,7 +277,7 @@ def test_reading_is_noticed():
 
 @pytest.mark.parametrize("name", ["rnnsearch", "luong-general-global", "lstmn", "lstmn-deep"])
 def test_a_source_without_words_gives_no_context(name):
-    """The replacement of the attention must have no weight there, like the attention."""
+    """Fused code in place of the attention must give no context there, as the attention does."""
     model, source, target = model_of(name), sentences(SOURCES, [0, 4, 2]), sentences(TARGETS, [4, 6, 1])
     bare = model(source, target)
     with use_backend("dense"):

@@ -1,4 +1,4 @@
-"""Which backend applies dropout and adds a residual: a CPU kernel, one CUDA kernel for rows that fit, else torch."""
+"""Which code applies dropout and adds a residual: Regard's on a CPU, one CUDA kernel for rows that fit, else torch."""
 
 import math
 

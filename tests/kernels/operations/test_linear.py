@@ -1,4 +1,4 @@
-"""Which backend multiplies: the packed product for large float32 weights on a CPU, if nothing else applies."""
+"""Which backend multiplies: the packed product for large float32 weights on a CPU, without gradients or autocast."""
 
 import threading
 
