@@ -39,7 +39,7 @@ TASKS = {"encoder": "classify", "han": "classify", "convnet": "classify", "capti
 
 
 def make_run(folder: Path, kind: str, task: str | None = None, **model: Any) -> Path:
-    """Make a run of a kind with random, untrained weights."""
+    """Make a run of a kind with untrained weights."""
     task = task or TASKS.get(kind, "translate")
     data = DATA.get(kind, {"documents": "reviews.tsv"} if task == "classify" else {"source": "a", "target": "b"})
     table = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": {"kind": kind, **SMALL[kind], **model}}

@@ -33,7 +33,7 @@ def test_products_and_gradients(tokens, biased):
     assert torch.autograd.gradcheck(half_linear, given)
     rest = (bias,) if biased else ()
     assert torch.autograd.gradcheck(lambda *given: [each * 1.0 for each in half_linear_with_input(*given)], given)
-    # The returned tensor has its own gradient, which is overwritten: copy it, as the checker reads it again.
+    # The backward adds to a returned input's gradient in place: copy it, as the checker reads it again.
     assert torch.autograd.gradcheck(
         lambda x, m, w, b=None: [each * 1.0 for each in half_linear_pair(x, m, w, b, 2)], (x, memory, weight, *rest)
     )
