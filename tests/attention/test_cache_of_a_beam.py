@@ -62,7 +62,7 @@ def test_when_rows_cannot_share():
     assert SharedBeamCache.from_cache(alone, 2) is None
     assert SharedBeamCache.from_cache(BeamIndexCache.from_cache(begun(heads, 2, 1)), 2) is None
     heads.register_forward_hook(lambda *_: None)
-    assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # a watcher is active
+    assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # a hook is registered
 
 
 def test_what_a_beam_refuses():

@@ -40,7 +40,7 @@ def test_what_is_prepared(data):
         "a b b l i t z e n <V> <IND> <SG> <3> <PRS>\tb l i t z t _ a b\nz u _ H a u s <N> <SG>\tz u _ H a u s\n"
     )
     assert (data / "scan" / "simple.test.tsv").read_text() == "run twice\tI_RUN I_RUN\nwalk\tI_WALK\n"
-    assert (data / "cmudict" / "dev.tsv").read_text() == "N O\tN OW\n"  # A T is known
+    assert (data / "cmudict" / "dev.tsv").read_text() == "N O\tN OW\n"  # `A T` is in the training set
     assert gzip.decompress((data / "cmudict" / "train.tsv.gz").read_bytes()).decode() == FILES["cmudict/train.tsv.gz"]
 
 

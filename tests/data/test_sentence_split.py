@@ -147,7 +147,7 @@ def test_ten_thousand_words_are_cut_in_no_time():
         "он видит собаку.|она спит.|их 5 тыс. или больше.",
         "él ve el perro, pág. 3 y aprox. dos.|ella duerme.",
         "do you see it? he does.",  # in doubt a text stays whole
-        "Univ. of that city. and no more",  # like one that begins with a capital
+        "Univ. of that city. and no more",  # also if it begins with a capital
         '"Stop!" he said.|Then he left.',
         "I. introduction here. then more",
         "他来了。|她走了！",

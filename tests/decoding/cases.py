@@ -131,7 +131,7 @@ def closest_choice(steps, beam):
 
 
 class Script:
-    """A model that reads its logits from a table, one row per sentence, and records how many rows remain."""
+    """A model that writes given answers, one per sentence, and records the number of rows at every step."""
 
     limit = None
 

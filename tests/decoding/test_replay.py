@@ -267,7 +267,7 @@ def test_the_closest_choice_of_a_search():
     assert closest_choice([step(-1.0, -2.0, -2.5), step(-1.0, -3.0, -9.0)], 2) == pytest.approx(0.5)
     assert closest_choice([step(-1.0, -2.0)], 2) == math.inf  # no candidate was left out
     assert closest_choice([step(-1.0, -2.0, -2.5, -2.6, end=1)], 2) == pytest.approx(0.1)  # among those that continue
-    assert closest_choice([step(-1.0, -2.0, -2.1, -4.0, end=1)], 2) == pytest.approx(0.1)  # that it ends
+    assert closest_choice([step(-1.0, -2.0, -2.1, -4.0, end=1)], 2) == pytest.approx(0.1)  # END against the next
 
 
 def gap(model, source, one, other):

@@ -86,7 +86,7 @@ def test_cider_by_hand():
     outputs, references = ["a red dog", "a cat"], [["a red dog"], ["a cat"]]
     # The 1-grams and 2-grams of both and the 3-gram of the first match; there are no 4-grams.
     assert measure_cider(outputs, references).rows[:, 0] == pytest.approx([10 * 3 / 4, 10 * 2 / 4])
-    # The reference has `red` and `dog`, the output, two words shorter, `dog`: cosine 1/√2, length exp(-1/72).
+    # The reference has `red` and `dog`; the output, one word shorter, has `dog`: cosine 1/√2, length exp(-1/72).
     first = measure_cider(["a dog", "a cat"], references).rows[0, 0]
     unigrams = 1 / math.sqrt(2)
     bigrams = 0.0  # `a dog` is in no reference: the output's vector is (a dog), the reference's (a red), (red dog)

@@ -94,7 +94,7 @@ class Drawn:
 
 
 def calls(*dtypes):
-    """Return a strategy of random calls."""
+    """Return a strategy that draws calls."""
     return st.builds(
         Drawn,
         batch=st.lists(st.integers(1, 3), max_size=2),

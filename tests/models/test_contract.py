@@ -166,7 +166,7 @@ def test_alone_equals_in_a_batch(name):
 @with_captioners
 def test_every_parameter_gets_a_gradient(name):
     missing = None
-    for _ in range(5):  # one draw of five ReLUs may have only dead ones
+    for _ in range(5):  # in one draw all of five ReLUs may be dead
         model, (source, target) = any_model(name, dropout=0.2), any_pair(name)
         hidden, extra = model.train().decode(model.encode(source), target)
         logits = model.output(hidden)
@@ -446,7 +446,7 @@ def test_a_language_model_learns_to_copy():
     assert torch.equal(torch.stack(said, 1), wanted[:, length:])
 
 
-# ---- notation: one attention's words before those of all, and every kind's views name existing modules
+# ---- notation: one attention's words before those of all, and every kind's readings name modules that it has
 
 
 def test_one_attention_has_words_of_its_own():
