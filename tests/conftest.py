@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
-gc.disable()  # until collection is done: imports leave little garbage
+gc.disable()  # until all tests are imported and collected, which leaves little garbage
 
 import draws
 import hypothesis
@@ -35,8 +35,7 @@ if TYPECHECK:
         shapes.install("regard")  # must precede the first import of regard
 
 torch.set_num_threads(min(2, torch.get_num_threads()))
-# pytest attaches handlers to the root logger, and at every test to each logger that does not propagate: torch has
-# forty.
+# pytest attaches handlers to the root logger, and at every test to each non-propagating one: torch has forty.
 for logger in logging.root.manager.loggerDict.values():
     if isinstance(logger, logging.Logger):
         logger.propagate = True

@@ -431,8 +431,8 @@ def rotary(x: Tensor, position: int) -> Tensor:
 def zhang(x: Tensor, f: Projection, g: Projection, h: Projection, v: Projection, gamma: Tensor) -> Seen:
     r"""Zhang et al. 2019 (arXiv:1805.08318), section 3, equations 1 to 3, on one image [C H W].
 
-    $s_{ij} = f(x_i)^\top g(x_j)$, $\beta_{j,i}$ its softmax over i, $o_j = v(\sum_i \beta_{j,i} h(x_i))$, $y_j = \gamma
-    o_j + x_j$. weights [H·W, H·W]: row j holds the weights of place j.
+    $s_{ij} = f(x_i)^\top g(x_j)$, $\beta_{j,i}$ its softmax over i, $o_j = v(\sum_i \beta_{j,i} h(x_i))$,
+    $y_j = \gamma o_j + x_j$. weights [H·W, H·W]: row j holds the weights of place j.
     """
     places = [x[:, r, c] for r, c in product(range(x.shape[1]), range(x.shape[2]))]
     contexts, weights = [], []

@@ -61,8 +61,7 @@ def test_worked_by_hand():
     forward, backward = [(0, 0), (1, 1), (3, 3)], [(0, 0), (0, 1), (4, 3)]
     assert symmetrise(forward, backward, "intersection") == [(0, 0)]
     assert symmetrise(forward, backward, "union") == [(0, 0), (0, 1), (1, 1), (3, 3), (4, 3)]
-    # 0-1 comes before 1-1 in the order of neighbours: it gives target word 1 its first link; then 1-1 gives source word
-    # 1 its.
+    # 0-1 comes before 1-1 in the order of neighbours: it gives target word 1 its first link, and 1-1 source word 1.
     assert symmetrise(forward, backward, "grow-diag") == [(0, 0), (0, 1), (1, 1)]
     assert symmetrise(forward, backward, "grow-diag-final") == [(0, 0), (0, 1), (1, 1), (3, 3), (4, 3)]
     assert symmetrise(forward, backward, "grow-diag-final-and") == [(0, 0), (0, 1), (1, 1), (3, 3)]

@@ -1,7 +1,4 @@
-"""Each weighting against its formula.
-
-Keys and values are the identity, so that scores are the query and the context is the weights.
-"""
+"""Each weighting against its formula; with identity keys and values, queries are scores and contexts are weights."""
 
 import oracles
 import pytest

@@ -65,7 +65,7 @@ def written(folder, tokenizers, sentences=SENTENCES, links=LINKS):
 
 
 def of_words(batch, tokenizers):
-    """Return a batch's links as word links, collected piece by piece, and the total weight of each target piece."""
+    """Return a batch's links as word links, collected piece by piece, and the weights of each target piece."""
     found, weights = [set() for _ in range(len(batch))], {}
     for row, target, source, weight in zip(*(part.tolist() for part in vars(batch.links).values()), strict=True):
         words = [

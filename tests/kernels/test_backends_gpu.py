@@ -165,7 +165,7 @@ def test_compiled_whole(compiled):
 
 
 def test_a_step_is_captured_once_and_replayed():
-    """No shape in a step depends on the data, and none is read back to the host."""
+    """No shape in a step depends on the data, and no value is read back to the host."""
     decoder = Decoder(64, heads=2, layers=2, rotary=True).to(DEVICE).eval()
     memory, words = torch.randn(3, 11, 64, device=DEVICE), torch.randn(3, 8, 64, device=DEVICE)
     span = Lengths(torch.tensor([11, 4, 7], device=DEVICE))

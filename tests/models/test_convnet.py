@@ -1,7 +1,6 @@
 """Convolutional networks: Regard's ResNet, those of other libraries, and the image classifier.
 
-Stand-ins made of torch's parts replace missing libraries. The classifier starts as the network without attention and
-then sees across the picture.
+Stand-ins replace missing libraries. The classifier's attention starts without effect, then sees across the picture.
 """
 
 import importlib.util

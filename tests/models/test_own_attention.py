@@ -84,8 +84,7 @@ def test_another_score_in_place_of_a_recurrent_models_own_is_what_it_computes(na
 def check(name, change, but="nothing"):
     """Check that changing all attentions of a model changes its result, equally in the forward and step by step.
 
-    Not every draw shows it: the scores may be so large that soft attention is already hard, or a layer's states all
-    zero.
+    Not every draw shows it: scores may be so large that soft attention is already hard, or a layer's states all zero.
     """
     assert any(is_changed(name, change, but) for _ in range(10))
 

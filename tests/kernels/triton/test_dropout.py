@@ -27,7 +27,7 @@ TOLERANCE = {
 
 
 def recover(shape, p, seed):
-    """Return the numbers that the kernel keeps."""
+    """Return the mask of the numbers that the kernel keeps."""
     return apply_mask(torch.ones(shape, device=DEVICE), p, seed, 1.0) > 0
 
 
