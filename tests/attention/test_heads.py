@@ -98,8 +98,8 @@ def test_values_of_their_own_under_a_span_and_positions():
     module, x, values = scrambled(Heads(8, 2, rotary=Rotary(4))), normal(2, 5, 8), normal(2, 5, 8)
     agree(module(x, x, values, Causal(), 3)[:, 0], module(x[:, :1], x[:, :1], values[:, :1], start=3)[:, 0])
     agree(module(x, None, values, span=Causal(), start=3), module(x, x, values, Causal(), 3))
-    agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in place of the memory
-    agree(module(x, None, Causal(), 3), module(x, None, span=Causal(), start=3))  # followed by the start
+    agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in place of the values
+    agree(module(x, None, Causal(), 3), module(x, None, span=Causal(), start=3))  # and then the start
     agree(module(x, None, None, 3), module(x, start=3))
 
 

@@ -215,7 +215,7 @@ def test_a_block_with_dropout_is_right_on_average(place):
     block = Block(8, 2, **{place: 0.2}).double()
     x = torch.randn(1, 3, 8, dtype=torch.float64)
     with torch.no_grad():
-        # The last part's output enters linearly, so its mean over masks equals the plain output; the attention's does not.
+        # The last part's output enters linearly, so its mean over masks equals the plain one; the attention's does not.
         torch.nn.init.zeros_(block.attention.output.weight)
         many = block(x.expand(20_000, -1, -1))
         torch.testing.assert_close(many.mean(0, keepdim=True), block.eval()(x), rtol=0.1, atol=0.02)
