@@ -48,7 +48,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     where = subprocess.check_output([python, "-c", "import regard; print(regard.__file__)"], text=True, cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(site)
 
-    # Load the configurations that the pages name, from an empty folder and without the source.
+    # Check and train the configurations that the pages name, from an empty folder and without the source.
     empty = tmp_path / "empty"
     empty.mkdir()
     for config in sorted((ROOT / "configs").glob("*.toml")):
@@ -70,7 +70,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     assert subprocess.check_output([*command, "translate", "run"], input="I ate pizza .\n", text=True, cwd=empty)
     assert {path.name for path in empty.iterdir()} == {"cache", "run"}
 
-    # Run the plugin page's commands, with its files alone.
+    # Train and translate with the plugin page's code alone.
     desk = tmp_path / "desk"
     desk.mkdir()
     page = (ROOT / "docs" / "guide" / "plugins.md").read_text(encoding="utf-8")

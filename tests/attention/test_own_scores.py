@@ -97,7 +97,7 @@ def test_a_score_that_overrides_forward_is_refused(kind):
     sentence += r"`compare\(projected_query, projected_keys, first\)`"
     with pytest.raises(TypeError, match=sentence):
         type("Mine", (kind,), {"forward": forward})
-    with pytest.raises(TypeError, match="override `compare"):  # inherited from a second base class
+    with pytest.raises(TypeError, match="override `compare"):  # inherited from another base class
         type("Mine", (type("Beside", (), {"forward": forward}), kind), {})
 
 
