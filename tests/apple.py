@@ -1,7 +1,7 @@
-"""A stand-in for Apple's GPU: tensors that say they are on `mps`, and are as strict as it is where it can be known.
+"""A stand-in for Apple's GPU: tensors that report the device `mps` and are as strict as it is, as far as we know.
 
-No machine here has one. What runs is the CPU, underneath; what is checked is that nothing is float64 there, and that
-tensors of the host are not mixed with those of the device.
+No test machine has such a GPU. The operations run on the CPU; the stand-in checks that no tensor there is float64 and
+that host tensors are not mixed with device tensors.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 DEVICE = torch.device("mps", 0)
-ACROSS = {"_to_copy", "copy_", "index", "index_put_", "index_put", "_index_put_impl_", "lift_fresh"}  # that take both
+ACROSS = {"_to_copy", "copy_", "index", "index_put_", "index_put", "_index_put_impl_", "lift_fresh"}  # take both
 
 
 class OnApple(torch.Tensor):
-    """A tensor whose numbers are on the host, and which says that they are on the GPU."""
+    """A tensor that is stored on the host and reports that it is on the GPU."""
 
     inner: torch.Tensor
 
@@ -32,14 +32,14 @@ class OnApple(torch.Tensor):
             strides=inner.stride(),
             storage_offset=inner.storage_offset(),
             dtype=inner.dtype,
-            device=torch.device("cpu"),  # to C++, which would ask a library for it that only Apple has
+            device=torch.device("cpu"),  # for C++, which would otherwise load a library that only Apple has
         )
         made.inner = inner
         return made
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where it says that it is."""
+        """Return the device that the tensor reports."""
         return DEVICE
 
     @classmethod
@@ -48,14 +48,14 @@ class OnApple(torch.Tensor):
 
 
 class Dispatch(TorchDispatchMode):
-    """Inside, tensors can be made on the device."""
+    """Within this mode, tensors can be created on the device."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return served(func, args, kwargs or {})
 
 
 class Moved(TorchFunctionMode):
-    """Inside, tensors move between the host and the device, which C++ takes for the host."""
+    """Within this mode, tensors move between the host and the device, which C++ takes for the host."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -85,17 +85,15 @@ def like(other: torch.Tensor) -> tuple[torch.device, torch.dtype, bool, None]:
 
 
 def numbered(each: Any) -> Any:
-    """`mps` as its first one: asked for the current one, a torch without it says that it has none."""
+    """Return `mps` with its index: a torch built without it raises an error when asked for the current device."""
     return DEVICE if isinstance(each, str | torch.device) and str(each) == "mps" else each
 
 
 @contextlib.contextmanager
 def apple() -> Iterator[None]:
-    """Inside, there is an Apple GPU."""
+    """Provide an Apple GPU within this context."""
     before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(
-        True
-    )  # weights that are moved are of this kind, and stay tied
+    torch.__future__.set_swap_module_params_on_conversion(True)  # moved weights are of this class and stay tied
     try:
         with Dispatch(), Moved():
             yield
@@ -104,7 +102,7 @@ def apple() -> Iterator[None]:
 
 
 def served(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """An operation, done on the host for tensors that are said to be on the GPU."""
+    """Run an operation on the host for tensors that report to be on the GPU."""
     given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
     there = [each for each in given if isinstance(each, OnApple)]
     name = func._schema.name.partition("::")[2]

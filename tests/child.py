@@ -1,4 +1,4 @@
-"""A command, or any work, in a process of its own that is forked from this one, where torch is loaded already."""
+"""Run a command or any function in a child process forked from this one, where torch is already loaded."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ from tiny import free_port
 
 
 class Ended(NamedTuple):
-    """How a process ended, and what it wrote."""
+    """A finished process: its exit status and its output."""
 
     status: int
     stdout: str
@@ -24,14 +24,14 @@ class Ended(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A process that was forked from this one, and the files that it writes to."""
+    """A process forked from this one, and the files that it writes to."""
 
     number: int
     out: IO[bytes]
     err: IO[bytes]
 
     def wait(self) -> Ended:
-        """How it ended, once it has."""
+        """Wait for the process to end and return its status and output."""
         _, how = os.waitpid(self.number, 0)
         texts = []
         for file in (self.out, self.err):
@@ -48,9 +48,9 @@ def fork(
     stdin: bytes = b"",
     before: Callable[[], object] = lambda: None,
 ) -> Child:
-    """Begin it in a child; `room` is the memory in bytes that it may take beyond what this process has.
+    """Start `work` in a child; `room` is the memory in bytes that it may take beyond this process's.
 
-    `before` is called when standard input, output and error are files: it may close or replace them.
+    `before` is called once standard input, output and error are files: it may close or replace them.
     """
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (closed when the child has ended)
     with tempfile.TemporaryFile() as given:
@@ -66,7 +66,7 @@ def fork(
                     os.dup2(file.fileno(), number)
                 before()
                 sys.stdin, sys.stdout, sys.stderr = (opened(number) for number in range(3))
-                torch.set_num_threads(1)  # there are no others in this process
+                torch.set_num_threads(1)  # this process has no other threads
                 if room is not None:
                     pages = int(Path("/proc/self/statm").read_text().split()[0])
                     most = pages * resource.getpagesize() + room
@@ -81,13 +81,13 @@ def fork(
 
 
 def forked(work: Callable[[], object], **options) -> Ended:
-    """Do it in a child, and wait for its end; the options are those of `fork`."""
+    """Run `work` in a child and wait for its end; the options are those of `fork`."""
     return fork(work, **options).wait()
 
 
 def fork_ranks(work: Callable[[], object], count: int = 2) -> list[Ended]:
-    """Do it in children that find each other as those of torchrun do, by their environment."""
-    import torch._dynamo  # every optimiser imports it: here, once for all children
+    """Run `work` in children that find each other through environment variables, as torchrun's do."""
+    import torch._dynamo  # every optimiser imports it: import it here once for all children
     import torch.distributed.fsdp  # noqa: F401
 
     place = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -99,7 +99,7 @@ def fork_ranks(work: Callable[[], object], count: int = 2) -> list[Ended]:
 
 
 def opened(number: int):
-    """A standard stream as Python itself has it: None where it is closed."""
+    """Open a standard stream as Python does: None if it is closed."""
     try:
         os.fstat(number)
     except OSError:
@@ -108,7 +108,7 @@ def opened(number: int):
 
 
 def ended(work: Callable[[], object]) -> int:
-    """The status that Python would end with."""
+    """Return the exit status that Python would return."""
     try:
         work()
     except SystemExit as stop:
@@ -121,7 +121,7 @@ def ended(work: Callable[[], object]) -> int:
 
 @functools.cache
 def load_commands() -> Callable[[], None]:
-    """The command line, with what it imports on the way imported here, once for all children."""
+    """Return the command line after importing its dependencies here, once for all children."""
     import torch._dynamo  # noqa: F401 (every optimiser imports it)
     from typer.testing import CliRunner
 
@@ -133,12 +133,12 @@ def load_commands() -> Callable[[], None]:
     from regard.inspection.draw import picture  # noqa: F401
     from regard.io import results  # noqa: F401
 
-    assert CliRunner().invoke(app, ["configs"]).exit_code == 0  # reading options imports more
+    assert CliRunner().invoke(app, ["configs"]).exit_code == 0  # reading options imports more modules
     return main
 
 
 def command(*arguments: object) -> Callable[[], None]:
-    """The command line with these arguments, to be called in a child."""
+    """Return a function that runs the command line with these arguments in a child."""
     main = load_commands()
 
     def call() -> None:

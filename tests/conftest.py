@@ -1,4 +1,4 @@
-"""What every test starts with: shapes checked at run time, a seed that is printed, two threads, no display."""
+"""Set-up of every test: shapes checked at run time, a printed seed, two threads, no display."""
 
 import gc
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
-gc.disable()  # until all is imported and collected, which leaves little garbage
+gc.disable()  # until all tests are imported and collected, which leaves little garbage
 
 import draws
 import hypothesis
@@ -22,8 +22,8 @@ from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run here as well, slowly; before Triton is loaded
-# On a GPU kernels are compiled and captured, and neither torch's compiler nor Triton's sees through the hook.
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # interpret kernels without a GPU; must be set before Triton loads
+# On a GPU kernels are compiled and captured, and neither torch's nor Triton's compiler can trace the hook.
 TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK", str(int(torch.cuda.is_available()))) != "1"
 
 if TYPECHECK:
@@ -32,26 +32,26 @@ if TYPECHECK:
     except ImportError:
         TYPECHECK = False
     else:
-        shapes.install("regard")  # before the first import of regard
+        shapes.install("regard")  # must precede the first import of regard
 
 torch.set_num_threads(min(2, torch.get_num_threads()))
-# pytest listens to the root logger, and at every test to each of those that tell it nothing: torch has forty.
+# pytest attaches handlers to the root logger, and at every test to each non-propagating one: torch has forty.
 for logger in logging.root.manager.loggerDict.values():
     if isinstance(logger, logging.Logger):
         logger.propagate = True
-# Set once, not by pytest's `log_level`, which sets it twelve times a test: each time every logger forgets its level.
+# Set the level once. pytest's `log_level` sets it twelve times per test, and each time every logger's cache is cleared.
 logging.root.setLevel(logging.INFO)
 
 
 def seed_torch(number: int) -> None:
-    """As `torch.manual_seed`, which writes down the whole stack for each kind of device that is not there."""
+    """Seed like `torch.manual_seed`, which formats the whole stack for each missing kind of device."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(number)
 
 
 class TorchRandom:
-    """torch's generator as Hypothesis wants it: the same tensors when an example is replayed, others in another run."""
+    """torch's generator for Hypothesis: the same tensors when it replays an example, others in another run."""
 
     def seed(self, number: int) -> None:
         seed_torch(SEED + number)
@@ -63,7 +63,7 @@ class TorchRandom:
         torch.set_rng_state(state)
 
 
-# What a script starts with `&` ignores interrupts, and so would all that is tested here.
+# A script's background job (`&`) ignores interrupts, and so would every tested process.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
@@ -71,11 +71,11 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_I
 
 COMPILE = "tests/compile/"
 SHAPES = "tests/attention/", "tests/kernels/"
-COMMANDS = "tests/cli/commands/"  # typer's own classes are not those it documents
+COMMANDS = "tests/cli/commands/"  # typer's own classes differ from the documented ones
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
 hypothesis.register_random(TORCH_RANDOM)
-# What Hypothesis draws hangs on the seed alone (`derandomize` would make it hang on nothing): not on failures of an
-# earlier run, nor on how busy the machine is, nor on numbers in the modules that happen to be imported by then.
+# Hypothesis's draws depend on the seed alone (`derandomize` would fix them): not on failures of an earlier run, nor on
+# the machine's load, nor on numbers in the modules imported so far.
 hypothesis.settings.register_profile(
     "regard",
     deadline=None,
@@ -100,23 +100,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """One process more than cores, because tests wait for children and clocks; those with checked shapes do not."""
+    """Use one process more than cores, because tests wait for children and clocks; with checked shapes they do not."""
     if TYPECHECK or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
-        return None  # what xdist says
+        return None  # xdist's default
     return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """What is less than INFO is not for pytest's handlers either: torch.compile traces at DEBUG."""
+    """Keep records below INFO from pytest's handlers too: torch.compile traces at DEBUG."""
     plugin = session.config.pluginmanager.get_plugin("logging-plugin")
     for handler in (plugin.caplog_handler, plugin.report_handler) if plugin else ():
         handler.setLevel(logging.INFO)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     cuda = torch.cuda.is_available()
-    drawing = "draws" in config.option.markexpr  # which is read from all files: only where it is asked for
+    drawing = "draws" in config.option.markexpr  # needs all files read: do so only on request
     for item in items:
         file = item.nodeid.partition("::")[0]
         if file.startswith(COMPILE) or file.endswith("/test_flex.py"):  # FlexAttention compiles by itself
@@ -133,17 +133,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is there by now stays: neither is it looked through for garbage, nor do forked children copy it for that."""
+    """Freeze the objects that exist by now: the garbage collector skips them, and forked children do not copy them."""
     result = yield
     gc.freeze()
-    gc.set_threshold(3_000)  # four times the usual: a fortieth of the time was spent looking for garbage
+    gc.set_threshold(3_000)  # four times the default: a fortieth of the time went to collecting garbage
     gc.enable()
     return result
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test draws the same numbers alone as in the whole run."""
+    """Seed each test so that it draws the same numbers alone as in the whole run."""
     seed = (SEED + zlib.crc32(item.nodeid.encode())) % 2**32
     random.seed(seed)
     seed_torch(seed)
@@ -151,7 +151,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Wrong input must meet what it meets at a user's: the library's own checks, not the hook's."""
+    """Test wrong input without the hook: users meet the library's own checks."""
     if item.get_closest_marker("unchecked") is None:
         return (yield)
     jaxtyping.config.update("jaxtyping_disable", True)
@@ -163,7 +163,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A folder that all processes of this test run share, for what is dear to make (`REGARD_TEST_SHARED`)."""
+    """Set a folder that all processes of this test run share, for costly files (`REGARD_TEST_SHARED`)."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
     folder.mkdir(exist_ok=True)
@@ -183,22 +183,22 @@ def furnish(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="module")
 def without_report() -> Iterator[None]:
-    """A command's training draws no report, as dear as all else of a tiny one; for files that do not look at it."""
+    """Skip a command's training report, which takes as long as a tiny training; for files that do not check it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.report.report", name_report)
         yield
 
 
 def name_report(out: Path, started: object) -> Path:
-    """In place of `regard.report.report`; another process may be given it by its name."""
+    """Replace `regard.report.report`; a top-level function, so that another process can import it by name."""
     return out / "report.html"
 
 
 @pytest.fixture
 def without_tf32() -> Iterator[None]:
-    """Products and recurrent layers of float32 on a GPU are in float32.
+    """Compute float32 products and recurrent layers on a GPU in float32.
 
-    Set and put back by hand: `monkeypatch` would delete what is no attribute of its own, as these are not.
+    Set and restore by hand: `monkeypatch` deletes attributes that an object does not define itself, as here.
     """
     products, layers = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")

@@ -1,17 +1,17 @@
-"""What people read, and the commands in it: pages, cells of notebooks, comments of configurations."""
+"""Documentation texts and their commands: pages, notebook cells, comments of configurations."""
 
 import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHELL = {"|", "<", ">", "2>", "&&"}  # what stands behind one of these is the shell's
+SHELL = {"|", "<", ">", "2>", "&&"}  # words after one of these belong to the shell
 
 
 def texts() -> dict[str, str]:
-    """What people read, by its name: pages, the cells of notebooks, the comments of configurations.
+    """Return the documentation texts by name: pages, notebook cells, comments of configurations.
 
-    But for the table of old names, in which `data.lines` is a module.
+    The table of old names is left out: `data.lines` is a module there.
     """
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     pages += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
@@ -28,7 +28,7 @@ def texts() -> dict[str, str]:
 
 
 def spans(text: str) -> tuple[list[str], list[str]]:
-    """The lines of a page's shell blocks, and what stands between backticks, in one line each."""
+    """Return the lines of a page's shell blocks, and the text of each pair of backticks on one line."""
     text = text.replace("\\\n", " ")
     fenced = re.findall(r"^```(\S*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)

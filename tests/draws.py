@@ -1,7 +1,7 @@
-"""The seed, and which test files draw numbers, by their text: `-m draws`, which `make test-seeds` repeats.
+"""The seed, and the test files that draw numbers, found by their text: `-m draws`, which `make test-seeds` repeats.
 
-A file draws if it, or a module of the tests that it imports, speaks of random numbers, of Hypothesis or of layers,
-whose parameters begin at random. That is more than the tests whose result can hang on a draw.
+A file draws if it, or a test module that it imports, mentions random numbers, Hypothesis or layers, whose parameters
+begin at random. That includes more tests than those whose result can depend on a draw.
 """
 
 import ast
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
-os.environ["REGARD_SEED"] = str(SEED)  # processes side by side collect the same tests
+os.environ["REGARD_SEED"] = str(SEED)  # parallel processes collect the same tests
 TESTS = Path(__file__).parent
 RANDOM = re.compile(
     r"""
@@ -26,13 +26,13 @@ RANDOM = re.compile(
 
 @cache
 def at_random(path: Path) -> bool:
-    """Return whether a file's tests draw, by its text and that of the modules of the tests that it imports."""
+    """Return whether a file's tests draw, by its text and that of the test modules that it imports."""
     text = path.read_text(encoding="utf-8")
     return bool(RANDOM.search(text)) or any(at_random(each) for each in imported(text))
 
 
 def imported(text: str) -> list[Path]:
-    """Return the files of the tests' own modules that a text imports, but for `conftest`, which all have."""
+    """Return the files of the test modules that a text imports, except `conftest`, which every test has."""
     names = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

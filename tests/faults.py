@@ -1,11 +1,10 @@
-"""Plant faults, one at a time, and see whether the tests notice: `python tests/faults.py [PART OF A FILE'S NAME …]`.
+"""Plant faults, one at a time, and check that the tests notice: `python tests/faults.py [PART OF A FILE'S NAME …]`.
 
-Each fault is a line of the source as it is, the same line with a mistake that a person could make in it, and the test
-files that should fail. In a copy of the tree the tests are run as it is, and must pass; then one fault after the other
-is planted, and its tests run until the first of them fails, in processes that are forked from this one, where torch is
-loaded already. A table says which faults were seen; the status is 1 where one was not, or where a line is not in the
-source (any more) exactly once. Half of the faults are on the host's side of what runs on a GPU: which graph serves
-again, what is fused, how much memory is taken.
+Each fault is a line of the source, the same line with a plausible mistake, and the test files that should fail. In a
+copy of the tree the unchanged tests run first and must pass; then one fault after the other is planted, and its tests
+run until the first of them fails, in processes forked from this one, where torch is already loaded. A table shows which
+faults the tests found; the status is 1 if they missed one, or if a line is not in the source exactly once. Half of the
+faults are on the host's side of GPU code: which graph is reused, which operations are fused, how much memory is taken.
 """
 
 import contextlib
@@ -25,9 +24,9 @@ COPIED = ("src", "tests", "configs", "pyproject.toml")
 class Fault(NamedTuple):
     """A mistake to plant."""
 
-    file: str  # in src/regard, or with the package that stands beside it
-    line: str  # a part of the file that is there once
-    fault: str  # what stands in its place
+    file: str  # in src/regard, or with the name of the package beside it
+    line: str  # a part of the file that occurs once
+    fault: str  # its replacement
     tests: str  # files in tests, separated by spaces
 
 
@@ -375,7 +374,7 @@ FAULTS = HOST + OTHERS + SERVING + INTEROP
 
 
 def copy_tree(home: Path) -> None:
-    """A copy of the tree as it is now: whoever goes on working in this one does not disturb."""
+    """Copy the tree as it is now, so that further work in this one does not interfere."""
     for name in COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__", "stored_runs"))
@@ -389,7 +388,7 @@ def path_of(fault: Fault, home: Path) -> Path:
 
 
 def is_there(fault: Fault, home: Path) -> bool:
-    """Whether the line is in the source exactly once, and the tests are there."""
+    """Return whether the line is in the source exactly once, and the tests exist."""
     path = path_of(fault, home)
     files = [home / "tests" / file for file in fault.tests.split()]
     once = path.exists() and path.read_text(encoding="utf-8").count(fault.line) == 1
@@ -397,7 +396,7 @@ def is_there(fault: Fault, home: Path) -> bool:
 
 
 def is_seen(fault: Fault, home: Path) -> bool:
-    """Whether a test of those named fails with the fault in the source."""
+    """Return whether one of the fault's tests fails with the fault in the source."""
     path = path_of(fault, home)
     before = path.read_text(encoding="utf-8")
     path.write_text(before.replace(fault.line, fault.fault), encoding="utf-8")
@@ -408,7 +407,7 @@ def is_seen(fault: Fault, home: Path) -> bool:
 
 
 def passes(home: Path, files: Sequence[str]) -> bool:
-    """Whether no test in these files fails, in a process of its own."""
+    """Return whether all tests in these files pass, in a process of their own."""
     child = os.fork()
     if child == 0:
         status = 99
@@ -418,18 +417,18 @@ def passes(home: Path, files: Sequence[str]) -> bool:
             os._exit(status)
     _, how = os.waitpid(child, 0)
     status = os.waitstatus_to_exitcode(how)
-    if status in (3, 4, 5, 99):  # pytest did not come to its tests
+    if status in (3, 4, 5, 99):  # pytest ran no tests
         raise RuntimeError(f"{', '.join(files)}: pytest ended with status {status}")
     return status == 0
 
 
 def run_tests(home: Path, files: Sequence[str]) -> int:
-    """The status of pytest, which stops at the first failure; there is nobody to read what it prints."""
+    """Return the status of pytest, which stops at the first failure; its output is discarded."""
     import pytest
 
     os.chdir(home)
     sys.path[:0] = [str(home / "src")]
-    sys.dont_write_bytecode = True  # of a source that is another one within the same second
+    sys.dont_write_bytecode = True  # bytecode would hide a change within the same second
     os.environ.update(PYTHONPATH=str(home / "src"), PYTHONDONTWRITEBYTECODE="1")
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
@@ -439,9 +438,9 @@ def run_tests(home: Path, files: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Plant those whose file has one of the words given in its name, or all, and print what came of it."""
+    """Plant the faults in files whose names contain one of the given words, or all faults, and print the results."""
     os.environ.update(OMP_NUM_THREADS="1", REGARD_NO_TYPECHECK="1", TRITON_INTERPRET="1")
-    with contextlib.suppress(ImportError):  # loaded once, for every process that is forked
+    with contextlib.suppress(ImportError):  # loaded once for every forked process
         import torch  # noqa: F401
         import triton  # noqa: F401
     chosen = [each for each in FAULTS if not sys.argv[1:] or any(word in each.file for word in sys.argv[1:])]

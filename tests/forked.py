@@ -1,4 +1,4 @@
-"""Children of the test process, in which everything is loaded already: they start at once, and may be killed."""
+"""Children of the test process, in which everything is already loaded: they start at once, and may be killed."""
 
 import contextlib
 import multiprocessing
@@ -14,7 +14,7 @@ __all__ = ["ended", "fork_for_spawn", "forked"]
 
 
 def forked(work: Callable[[], object], seconds: int = 60) -> int:
-    """Run it in a child that never comes back into the tests."""
+    """Run `work` in a child that never returns into the tests."""
     import torch._dynamo  # noqa: F401 (every optimiser imports it: here, once for all children)
 
     child = os.fork()
@@ -28,12 +28,12 @@ def forked(work: Callable[[], object], seconds: int = 60) -> int:
 
 
 class Picklable(multiprocessing.context.ForkProcess):
-    """A process that is forked, and could have been spawned: whatever it is given can be sent to it."""
+    """A forked process that could have been spawned: its arguments can be pickled."""
 
     def start(self) -> None:
         for each in (self._target, *self._args, *self._kwargs.values()):
             if not isinstance(each, Connection):
-                with contextlib.suppress(RuntimeError):  # queues and connections can, but only while one is spawned
+                with contextlib.suppress(RuntimeError):  # queues and connections pickle only while one is spawned
                     pickle.dumps(each)
         super().start()
 
@@ -43,7 +43,7 @@ class ForkContext(multiprocessing.context.ForkContext):
 
 
 def fork_for_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork where a new process is asked for, which imports torch for seconds; another test starts the new one."""
+    """Fork instead of spawning a new process, which imports torch for seconds; another test starts a new one."""
 
     def get_context(method: str) -> ForkContext:
         assert method == "spawn"
@@ -53,7 +53,7 @@ def fork_for_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(work: Callable[[], object]) -> str:
-    """What a person would have read at the end: nothing where all went well, else the error in one sentence."""
+    """Return the final message: empty if all went well, otherwise the error in one sentence."""
     try:
         work()
     except Exception as error:
@@ -61,7 +61,7 @@ def ended(work: Callable[[], object]) -> str:
 
         if isinstance(error, RegardError):
             return str(error)
-        if isinstance(error, OSError) and error.filename and error.strerror:  # as the command line says it
+        if isinstance(error, OSError) and error.filename and error.strerror:  # as the command line prints it
             return f"{error.filename}: {error.strerror}"
         return f"traceback: {type(error).__name__}: {error}"
     return ""

@@ -1,7 +1,7 @@
-"""Tiny trained runs that many tests read: each is made once, by the process that comes first, and copied for all.
+"""Tiny trained runs that many tests read: the first process to need one makes it, and all tests get copies.
 
-`furnish(run="transformer", other="rnn")`, a fixture, gives a new folder with such runs under these names, and in its
-folder `data` what they were trained on. What is in the folder belongs to the tests that asked for it.
+The fixture `furnish(run="transformer", other="rnn")` returns a new folder with such runs under these names, and their
+training data in its folder `data`. The folder belongs to the tests that requested it.
 """
 
 import os
@@ -24,7 +24,7 @@ ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
 def phrasebook_table(home: Path) -> dict[str, Any]:
     """English and German sentences, and words of them that a tiny model knows."""
     folder = home / "phrasebook"
-    given = table(folder, training__steps=60, training__batch_tokens=512, training__rate=0.02)  # outputs come to an end
+    given = table(folder, training__steps=60, training__batch_tokens=512, training__rate=0.02)  # outputs reach END
     return {**given, "data": {"builtin": "phrasebook", "count": 400, "cache": str(home / "cache")}}
 
 
@@ -42,7 +42,7 @@ def tagged_table(home: Path) -> dict[str, Any]:
     return {**given, "data": {"corpora": corpora, "held_out": 0.05, "cache": str(home / "cache")}}
 
 
-# A run's name: its configuration, given a folder for the data, and which folder of data it is trained on.
+# A run's name: its configuration as a function of the data folder, and the folder of data that it is trained on.
 RECIPES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "transformer": (lambda home: table(home, training__steps=2), "pairs"),
     "rnnsearch": (lambda home: table(home, "rnnsearch", training__steps=2), "pairs"),
@@ -60,7 +60,7 @@ RECIPES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
 
 
 def shared_root(factory: pytest.TempPathFactory) -> Path:
-    """A folder that every process of this test run knows."""
+    """Return a folder that every process of this test run knows."""
     base = factory.getbasetemp()
     root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "furnished"
     root.mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def shared_root(factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(root: Path, name: str) -> Path:
-    """A run that was trained by the first that asked for it; to be read and copied, not to be written into."""
+    """Return a run that the first process to request it has trained; read or copy it, and do not write into it."""
     with portalocker.Lock(root / f"{name}.lock", timeout=240):
         if not (root / f"{name}.ready").exists():
             threads = torch.get_num_threads()
@@ -79,7 +79,7 @@ def trained(root: Path, name: str) -> Path:
 
 
 def furnish_in(root: Path, folder: Path, **runs: str) -> Path:
-    """Put copies of runs into a folder under the names given, and what they were trained on into its `data`."""
+    """Copy runs into a folder under the given names, and their training data into its `data`."""
     for name, recipe in runs.items():
         shutil.copytree(trained(root, recipe), folder / name, symlinks=True)
         data = RECIPES[recipe][1]

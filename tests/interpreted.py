@@ -1,11 +1,11 @@
-"""Triton's interpreter, made to do what a GPU does, and to run beside a new NumPy.
+"""Triton's interpreter, made to behave as a GPU and to run with a new NumPy.
 
-- It cuts float32 off where a GPU rounds it to bfloat16: it rounds here.
+- The interpreter truncates float32 to bfloat16 where a GPU rounds: here it rounds.
 - It takes an array of one number for a number, as NumPy 2.4 no longer does.
-- It looks through the whole language for what to replace whenever a kernel calls a function, a quarter of its time:
-  here once a kernel.
-- It makes the types of its tensors anew at every operation, and computes whether an integer overflows only to forget
-  it, as it asserts nothing outside of `debug`: most of the rest. Here equal types are one object, which nobody changes.
+- It searches the whole language for functions to replace whenever a kernel calls a function, a quarter of its time:
+  here once per kernel.
+- It creates its tensors' types anew at every operation, and computes whether an integer overflows without using the
+  result, as it asserts nothing outside of `debug`: most of the rest. Here equal types are one immutable object.
 """
 
 import functools
@@ -21,7 +21,7 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
     from triton.runtime import interpreter
 
     def cache_types() -> None:
-        """Make types, and what is asked of them, once."""
+        """Create types and compute their attributes once."""
         make_tuple, make_tensor, get_field = core.tuple.__init__, core.tensor.__init__, core.tuple.__getattr__
         make_block, blocks = core.block_type.__init__, {}
         numpy_type, numpy_types = interpreter._get_np_dtype, {}
@@ -39,7 +39,7 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
 
         def make_tuple_lazily(self, args, type=None):
             if type is None:
-                self.values = list(args)  # its type is made when it is asked for
+                self.values = list(args)  # its type is made on request
             else:
                 make_tuple(self, args, type)
 
@@ -72,7 +72,7 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
     if not hasattr(interpreter, "patched_for_tests"):
         patch_tensor, convert = interpreter._patch_lang_tensor, interpreter._convert_float
         patch_language, run_grid = interpreter._patch_lang, interpreter.GridExecutor.__call__
-        replaced: set[str] = set()  # in the kernel that runs
+        replaced: set[str] = set()  # in the running kernel
 
         def patch(tensor, scope):
             patch_tensor(tensor, scope)

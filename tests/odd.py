@@ -1,4 +1,4 @@
-"""Values that nobody would set a key to, and everything that has keys."""
+"""Invalid values of keys, and everything that has keys."""
 
 import dataclasses
 import datetime
@@ -57,7 +57,7 @@ VALUES: dict[str, Any] = {
     "time": datetime.time(7, 32),
     "moment": datetime.datetime(1979, 5, 27, 7, 32, tzinfo=datetime.UTC),
 }
-NO_TOML = {"mixed list"}  # that only Python can give
+NO_TOML = {"mixed list"}  # only Python can give them
 
 SECTIONS: dict[str, type] = {
     "data": DataSettings,
@@ -70,7 +70,7 @@ SECTIONS: dict[str, type] = {
 
 
 def base(section: str) -> dict[str, Any]:
-    """A right configuration that has this section."""
+    """Return a valid configuration with this section."""
     if section.startswith("model ("):
         kind = KINDS[section[7:-1]]
         return {"task": kind.tasks[0], "model": {"kind": kind.name}}
@@ -83,7 +83,7 @@ def base(section: str) -> dict[str, Any]:
 
 
 def with_value(section: str, key: str, value: Any) -> tuple[dict[str, Any], str]:
-    """That configuration with one key set, and the path of the key as messages write it."""
+    """Return that configuration with one key set, and the key's path as messages write it."""
     table = base(section)
     name = section.partition(" ")[0]
     inside: Any = table
@@ -96,5 +96,5 @@ def with_value(section: str, key: str, value: Any) -> tuple[dict[str, Any], str]
 
 
 def all_keys() -> list[tuple[str, dataclasses.Field]]:
-    """Every key of every section."""
+    """Return every key of every section."""
     return [(section, field) for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]

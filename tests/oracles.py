@@ -1,14 +1,14 @@
 r"""Every mechanism as a loop over rows, queries and keys, written from its paper's formula.
 
-The library is checked against these, forward and gradients; nothing here is taken from it. The loops are slow on
+The tests check the library against these, forward and gradients; nothing here is taken from it. The loops are slow on
 purpose: one scalar score at a time, in float64, differentiable. Letters: n queries · m keys · d widths · all indices
-from 0. A `row` is an index into the leading dimensions; where heads are side by side, the head is its last number.
+from 0. A `row` is an index into the leading dimensions; with heads, the head is its last number.
 
-Four kinds of function are joined by `attend` and `over_rows`:
+`attend` and `over_rows` combine four kinds of function:
 
 - a score (q [dq], k [dk], j) -> scalar
-- a span (Place) -> Answer: may this query look at this key, what is added to the score, what multiplies the weight
-- a weighting (scores [k] of the keys that may be looked at) -> weights [k]
+- a span (Place) -> Answer: whether this query may look at this key, its bias on the score, its factor on the weight
+- a weighting (scores [k] of the visible keys) -> weights [k]
 - a projection (vector) -> vector
 """
 
@@ -27,7 +27,7 @@ Projection = Callable[[Tensor], Tensor]
 
 
 class Place(NamedTuple):
-    """One query and one key: which row, query i, key j, the unprojected query, and how many keys there are."""
+    """One query and one key: the row, query i, key j, the unprojected query, and the number of keys."""
 
     row: Row
     i: int
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a span says about one place."""
+    """A span's answer for one query and one key."""
 
     allowed: bool = True
     bias: Tensor | float = 0.0
@@ -68,7 +68,7 @@ def general(weight: Tensor) -> Score:
 def additive(query: Tensor, key: Tensor, bias: Tensor, v: Tensor) -> Score:
     r"""$e = v^\top \tanh(W q + U k + b)$. Bahdanau et al. 2015 (arXiv:1409.0473), appendix A.1.2.
 
-    Luong's "concat" (section 3.1), $v^\top \tanh(W[q; k])$, is the same with [W U] one matrix: see `concat`.
+    Luong's "concat" (section 3.1), $v^\top \tanh(W[q; k])$, is this score with [W U] as one matrix: see `concat`.
     """
 
     def score(q: Tensor, k: Tensor, j: int) -> Tensor:
@@ -110,7 +110,7 @@ def everywhere(place: Place) -> Answer:
 
 
 def lengths(values: Tensor) -> Span:
-    """Padding: keys before the row's length. `values` [*b]."""
+    """Padding: keys before the row's length are visible. `values` [*b]."""
     return lambda place: Answer(allowed=place.j < of_row(values, place.row))
 
 
@@ -187,7 +187,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 def join(*spans: Span) -> Span:
-    """All of them: where all allow, the sum of the biases, the product of the gates."""
+    """Combine spans: all must allow, biases add, gates multiply."""
 
     def span(place: Place) -> Answer:
         answers = [one(place) for one in spans]
@@ -201,7 +201,7 @@ def join(*spans: Span) -> Span:
 
 
 def of_row(value: int | Tensor, row: Row) -> int:
-    """A number for all rows, or one a row."""
+    """Return a row's number from one for all rows, or from one per row."""
     return int(value[row[: value.dim()]]) if isinstance(value, Tensor) else value
 
 
@@ -240,12 +240,12 @@ def simplex_projection(scores: Tensor) -> Tensor:
 
 
 def plain(scores: Tensor) -> Tensor:
-    r"""The scores themselves: $R = s s^\top$, $c = R s$."""
+    r"""Return the scores themselves: $R = s s^\top$, $c = R s$."""
     return scores
 
 
 def argmax(scores: Tensor) -> Tensor:
-    """Hard attention in evaluation: the best key, and no gradient through the choice."""
+    """Hard attention in evaluation: the best key, without a gradient through the choice."""
     best = scores.argmax().item()
     return torch.tensor([1.0 if j == best else 0.0 for j in range(len(scores))], dtype=scores.dtype)
 
@@ -254,7 +254,7 @@ def argmax(scores: Tensor) -> Tensor:
 
 
 class Seen(NamedTuple):
-    """What an oracle saw: contexts [*b n dv] and weights [*b n m]."""
+    """An oracle's result: contexts [*b n dv] and weights [*b n m]."""
 
     context: Tensor
     weights: Tensor
@@ -297,7 +297,7 @@ def over_rows(
     span: Span = everywhere,
     weighting: Weighting = softmax,
 ) -> Seen:
-    """`attend` for every index of the leading dimensions."""
+    """Apply `attend` to every index of the leading dimensions."""
     lead = query.shape[:-2]
     seen = [
         attend(query[row], keys[row], values[row], score, span=span, weighting=weighting, row=row)
@@ -344,7 +344,7 @@ def multi_head(
 ) -> Seen:
     r"""Vaswani et al. 2017, section 3.2.2: $\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, y W^K_h, y W^V_h)$.
 
-    One projection a head; the heads' contexts end to end, then $W^O$. x [*b n d], memory [*b m e]. `turn`: rotary
+    One projection per head; the heads' contexts concatenated, then $W^O$. x [*b n d], memory [*b m e]. `turn`: rotary
     positions, queries counted from there and keys from 0.
     """
     lead, heads = x.shape[:-2], len(query)
@@ -370,14 +370,14 @@ def multi_head(
 
 
 def slices(weight: Tensor, bias: Tensor | None, heads: int) -> list[Projection]:
-    """One projection a head: the h-th slice of the rows of one matrix [out, in]."""
+    """Return one projection per head: the h-th slice of the rows of one matrix [out, in]."""
     step = weight.shape[0] // heads
     at = [slice(head * step, (head + 1) * step) for head in range(heads)]
     return [linear(weight[one], None if bias is None else bias[one]) for one in at]
 
 
 def of_slice(projection: Projection, head: int, heads: int) -> Projection:
-    """A head's projection of its own slice of the input (split="input")."""
+    """Return a head's projection of its own slice of the input (split="input")."""
 
     def project(x: Tensor) -> Tensor:
         step = x.shape[0] // heads
@@ -396,7 +396,7 @@ def sinusoid(position: int, size: int) -> Tensor:
 
 
 def sinusoid_halves(position: int, size: int) -> Tensor:
-    r"""Marian: all $\sin(p / 10000^{2i/d})$, then the cosines; of an odd size the last angle has a sine alone."""
+    r"""Marian: all $\sin(p / 10000^{2i/d})$, then the cosines; with an odd size the last angle has only a sine."""
     sines = [math.sin(position / 10000 ** (2 * i / size)) for i in range((size + 1) // 2)]
     cosines = [math.cos(position / 10000 ** (2 * i / size)) for i in range(size // 2)]
     return torch.tensor(sines + cosines, dtype=torch.float64)
@@ -432,7 +432,7 @@ def zhang(x: Tensor, f: Projection, g: Projection, h: Projection, v: Projection,
     r"""Zhang et al. 2019 (arXiv:1805.08318), section 3, equations 1 to 3, on one image [C H W].
 
     $s_{ij} = f(x_i)^\top g(x_j)$, $\beta_{j,i}$ its softmax over i, $o_j = v(\sum_i \beta_{j,i} h(x_i))$,
-    $y_j = \gamma o_j + x_j$. weights [H·W, H·W]: row j, what place j looked at.
+    $y_j = \gamma o_j + x_j$. weights [H·W, H·W]: row j holds the weights of place j.
     """
     places = [x[:, r, c] for r, c in product(range(x.shape[1]), range(x.shape[2]))]
     contexts, weights = [], []
@@ -460,7 +460,7 @@ def layer_norm(weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Projectio
 
 
 def relu(x: Tensor) -> Tensor:
-    """One number, or zero in place of a negative one."""
+    """Return x, or zero if it is negative."""
     return x if x > 0 else x * 0
 
 
@@ -493,7 +493,7 @@ def residual(x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: Projection, 
 
 
 def per_vector(function: Projection, x: Tensor) -> Tensor:
-    """A function of a vector, for each vector of x [*b n d]."""
+    """Apply a function of a vector to each vector of x [*b n d]."""
     lead = x.shape[:-1]
     return rows_again([function(x[row]) for row in rows_of(lead)], lead)
 
@@ -502,7 +502,7 @@ def per_vector(function: Projection, x: Tensor) -> Tensor:
 
 
 def sum_of(terms: Iterable[Tensor]) -> Tensor:
-    """A sum that stays a tensor."""
+    """Sum the terms as tensors."""
     first, *rest = list(terms)
     for term in rest:
         first = first + term
@@ -510,19 +510,19 @@ def sum_of(terms: Iterable[Tensor]) -> Tensor:
 
 
 def rows_of(lead: Sequence[int]) -> list[Row]:
-    """Every index into the leading dimensions; one, the empty one, when there are none."""
+    """Return every index into the leading dimensions; only the empty index if there are none."""
     return list(product(*(range(size) for size in lead)))
 
 
 def rows_again(rows: Sequence[Tensor], lead: Sequence[int]) -> Tensor:
-    """The rows put back under their leading dimensions."""
+    """Reshape the rows to their leading dimensions."""
     return torch.stack(list(rows)).reshape(*lead, *rows[0].shape)
 
 
 def agree(
     actual: Tensor, expected: Tensor, leaves: Iterable[Tensor] = (), *, rtol: float = 1e-9, atol: float = 1e-11
 ) -> None:
-    """The two are equal, and so are the gradients of every leaf under one random cotangent (none counts as zero)."""
+    """Check that both are equal, and every leaf's gradients under one random cotangent (no gradient counts as zero)."""
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
     leaves = list(leaves)
     if not leaves:
@@ -536,7 +536,7 @@ def agree(
 
 
 def gradients(output: Tensor, leaves: Sequence[Tensor], cotangent: Tensor) -> list[Tensor]:
-    """The gradients of every leaf; zeros where the output does not hang on it."""
+    """Return the gradients of every leaf; zeros if the output does not depend on it."""
     if not output.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     found = torch.autograd.grad(output, leaves, cotangent, allow_unused=True, retain_graph=True)

@@ -1,7 +1,7 @@
-"""A plugin: a small kind of model for every task, none of which says more than the contract asks of it.
+"""A plugin: a small kind of model for every task, none of which does more than the contract requires.
 
-Each looks at what it reads with `attends = true`, and has no attention without it. They know nothing of Regard's own
-kinds, and Regard nothing of them.
+With `attends = true` each uses attention over its input; otherwise it has no attention. They do not use Regard's own
+kinds, and Regard does not know them.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class OwnConfig(ModelConfig):
 
 
 class Writer(Model):
-    """A GRU that starts from the mean of what was read, and may look at it before every word."""
+    """A GRU that starts from the mean of the memory, and may attend to it before every word."""
 
     def __init__(self, config, source, target):
         super().__init__()
@@ -58,13 +58,13 @@ class Writer(Model):
 
 
 def mean_of(memory):
-    """The mean of the states that are there."""
+    """Return the mean of the real states."""
     real = torch.arange(memory.states.shape[1], device=memory.states.device) < memory.lengths[:, None]
     return memory.states.masked_fill(~real[..., None], 0).sum(1) / memory.lengths.clamp(min=1)[:, None]
 
 
 class Translator(Writer):
-    """Reads words."""
+    """Translate sentences."""
 
     def __init__(self, config, source, target):
         super().__init__(config, source, target)
@@ -75,7 +75,7 @@ class Translator(Writer):
 
 
 class Captioner(Writer):
-    """Reads places of a grid; their mean alone where it does not look at them."""
+    """Caption from places of a grid; from their mean alone without attention."""
 
     def __init__(self, config, source, target):
         super().__init__(config, source, target)
@@ -90,7 +90,7 @@ class Captioner(Writer):
 
 
 class LanguageModel(Model):
-    """A GRU, which may look back at its states."""
+    """A GRU that may attend to its earlier states."""
 
     def __init__(self, config, source, target):
         super().__init__()
@@ -127,7 +127,7 @@ class LanguageModel(Model):
 
 
 class Classifier(Model):
-    """The mean of what is read, or what a learned query looks at."""
+    """Classify by the input's mean, or by a learned query's context."""
 
     def __init__(self, config, source, target):
         super().__init__()

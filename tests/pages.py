@@ -1,4 +1,4 @@
-"""Reads a page as strictly as a reader would like it to be written."""
+"""Read a page and check its HTML strictly."""
 
 import html.parser
 
@@ -6,7 +6,7 @@ VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 class Strict(html.parser.HTMLParser):
-    """Every element closed in turn, every id once, nothing loaded, nothing run."""
+    """Check that elements close in order, ids are unique, nothing is loaded and nothing runs."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Strict(html.parser.HTMLParser):
 
 
 def read(page):
-    """The words of a page, after checking it."""
+    """Return the words of a page after checking it."""
     parser = Strict()
     parser.feed(page)
     parser.close()

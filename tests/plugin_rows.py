@@ -1,4 +1,4 @@
-"""Plugins of tests: what they register, and the modules that they are, is gone afterwards."""
+"""Plugins in tests: afterwards, their registered rows and their modules are removed."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from regard import plugins
 
 @contextmanager
 def forget_plugins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Inside, `folder` is the current folder; plugins that are loaded meanwhile are forgotten at the end."""
+    """Make `folder` the current folder in this context; plugins loaded meanwhile are forgotten at the end."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("REGARD_CACHE", str(folder / "cache"))
     monkeypatch.setenv(plugins.VARIABLE, "")

@@ -1,4 +1,4 @@
-"""Small random models of other toolkits, as folders: what stands in for those that people download."""
+"""Small random models of other toolkits, as folders: stand-ins for those that users download."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def train_pieces(texts: list[str], path: Path, size: int = 80, kind: str = "unig
 
 
 def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), **options: Any) -> Any:
-    """Write a small random MarianMTModel with its vocabulary, as OPUS-MT's folders are; return the model."""
+    """Write a small random MarianMTModel with its vocabulary, like OPUS-MT's folders; return the model."""
     transformers = pytest.importorskip("transformers")
     folder.mkdir(parents=True, exist_ok=True)
     sides = [train_pieces(TEXTS[side], folder / f"{side}.spm") for side in ("source", "target")]
@@ -50,7 +50,7 @@ def marian_folder(folder: Path, *, seed: int = 0, codes: tuple[str, ...] = (), *
         [piece for piece in dict.fromkeys(pieces) if piece not in ("</s>", "<unk>")]
         for pieces in (sides if separate else [[*sides[0], *sides[1]]])
     ]
-    count = min(map(len, lists)) - 2  # two pieces are left out of the vocabulary; <pad> has one number in both
+    count = min(map(len, lists)) - 2  # the vocabulary lacks two pieces; <pad> has one number in both
     names = [["</s>", "<unk>", *rest[:count], *codes, "<pad>"] for rest in lists]
     tables = [{name: row for row, name in enumerate(each)} for each in names]
     for name, table in zip(("vocab.json", "target_vocab.json"), tables, strict=False):
@@ -110,7 +110,7 @@ def m2m100_folder(
     if family == "m2m100":
         rows = {piece: row for row, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
         (folder / "vocab.json").write_text(json.dumps(rows, ensure_ascii=False))
-        count = len(rows) + 100 + 8  # languages, and rows that nothing is called by
+        count = len(rows) + 100 + 8  # languages, and rows without names
         settings = {"language_codes": "m2m100"}
     else:
         count = 4 + len(pieces) + len(languages) + 1

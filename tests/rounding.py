@@ -1,8 +1,8 @@
-"""What half precision may cost a fused kernel: not more than it costs torch's own operations under autocast.
+"""The error that half precision may cause in a fused kernel: no more than in torch's own operations under autocast.
 
-One draw says little of one tensor. A ReLU whose input is near zero switches on or off with its rounding, and the
-gradient of a unit is then another: of the plain operations under autocast, more than half of the draws of a small model
-have a gradient that is 5 % off. So each tensor is judged by the middle one of several draws.
+A single draw says little about one tensor. A ReLU whose input is near zero switches on or off with its rounding, which
+changes the unit's gradient: for the plain operations under autocast, more than half of the draws of a small model have
+a gradient that is 5 % off. So each tensor is judged by the median of several draws.
 """
 
 import statistics
@@ -15,13 +15,13 @@ Results = Sequence[Tensor]
 
 
 def error(found: Tensor, exact: Tensor) -> float:
-    """The distance, by the size of what it should be."""
+    """Return the distance relative to the exact result's norm."""
     found, exact = found.detach().double(), exact.detach().double()
     return float((found - exact).norm() / exact.norm().clamp(min=1e-12))
 
 
 def check_as_exact(draws: Sequence[tuple[Results, Results, Results]]) -> None:
-    """By draw: what was found, what torch gives in half precision, and what it gives in single precision."""
+    """Check draws of (found results, torch's in half precision, torch's in single precision)."""
     assert len(draws) >= DRAWS
     for number, tensors in enumerate(zip(*(zip(*draw, strict=True) for draw in draws), strict=True)):
         over = [error(found, exact) - (2.5 * error(plain, exact) + 0.01) for found, plain, exact in tensors]

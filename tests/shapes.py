@@ -1,9 +1,9 @@
 """How the tests check the types and shapes in signatures: beartype, as the import hook of conftest.py applies it.
 
-jaxtyping's own decorator binds the arguments of every call to the signature, checks them once before and once after the
-call, and makes the checks of a nested function anew whenever the function around it is called: half of the time of what
-is checked. The one here makes them once, and after the call checks the result alone; sizes that the arguments bound are
-still those that it must have. What does not pass is given to jaxtyping's, which says what is wrong.
+jaxtyping's own decorator binds every call's arguments to the signature, checks them once before and once after the
+call, and recreates the checks of a nested function whenever the outer function is called: half of the run time of the
+checked code. The decorator here creates them once, and after the call checks only the result, against the sizes that
+the arguments bound. If a check fails, jaxtyping's decorator runs and reports the error.
 """
 
 import dataclasses
@@ -18,30 +18,30 @@ import jaxtyping
 from beartype import BeartypeConf, beartype
 from jaxtyping._storage import pop_shape_memo, push_shape_memo, shape_str
 
-# A type checker lets an int pass for a float; so does this.
+# A type checker accepts an int for a float; so does this.
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 plainly = jaxtyping.jaxtyped
 EMPTY = inspect.Parameter.empty
 
 
 class Checks(NamedTuple):
-    """What is called with a function's arguments, and with its result; None where there is nothing to check."""
+    """Functions to call with a function's arguments, and with its result; None if there is nothing to check."""
 
     arguments: Callable[..., object] | None
     result: Callable[[Any], object] | None
 
 
-made: dict[tuple[Any, ...], tuple[Checks, Any]] = {}  # beside each its code, whose address is in the key
+made: dict[tuple[Any, ...], tuple[Checks, Any]] = {}  # each with its code, whose address is in the key
 
 
 def install(package: str) -> None:
-    """Check whatever is imported of a package from now on."""
+    """Check all modules of a package that are imported from now on."""
     jaxtyping.jaxtyped = jaxtyped
     jaxtyping.install_import_hook(package, "shapes.check")
 
 
 def check(function: Callable) -> Callable:
-    """`function`, checked when called, but for what beartype cannot check."""
+    """Return `function` with checks on every call, unless beartype cannot check it."""
     for name, hint in getattr(function, "__annotations__", {}).items():
         if any(uncheckable(each) for each in (hint, *typing.get_args(hint))):
             function.__annotations__[name] = object
@@ -49,9 +49,10 @@ def check(function: Callable) -> Callable:
 
 
 def uncheckable(hint: object) -> bool:
-    """`Self`, as the hook decorates methods one at a time; a protocol that no instance can be asked about.
+    """Return whether a hint is `Self`, or a protocol that isinstance cannot check.
 
-    Before Python 3.12 the question calls every property, and one that refuses to answer is an error.
+    The hook decorates single methods, so it cannot resolve `Self`. Before Python 3.12 isinstance calls every property,
+    and a property that raises is an error.
     """
     runtime = getattr(hint, "_is_runtime_protocol", False) and sys.version_info >= (3, 12)
     protocol = getattr(hint, "_is_protocol", False) and not runtime
@@ -59,7 +60,7 @@ def uncheckable(hint: object) -> bool:
 
 
 def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
-    """A function, or a dataclass whose `__init__` is, checked when it is called."""
+    """Return a function, or a dataclass by its `__init__`, that checks every call."""
     if function is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
     if inspect.isclass(function):
@@ -67,7 +68,7 @@ def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
             function.__init__ = jaxtyped(function.__init__, typechecker=typechecker)
         return function
     if any(getattr(hint, "__name__", "") == "constexpr" for hint in getattr(function, "__annotations__", {}).values()):
-        return function  # a kernel of Triton's, which reads its source, and what that names in its own module
+        return function  # a Triton kernel: Triton reads its source and the names in its module
     if not inspect.isfunction(function) or "{" in str(
         [*function.__annotations__.values()]
     ):  # a size that is an argument
@@ -105,23 +106,23 @@ def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
 
 
 def find_checks(function: Any) -> Checks:
-    """The checks of a function, made once for all functions of the same code and annotations."""
+    """Return a function's checks, created once for all functions of the same code and annotations."""
     try:
         key = id(function.__code__), *function.__annotations__.items()
         if key not in made:
             made[key] = make_checks(function), function.__code__
         return made[key][0]
-    except TypeError:  # an annotation that has no hash
+    except TypeError:  # an unhashable annotation
         return make_checks(function)
 
 
 def make_checks(function: Any) -> Checks:
-    """Functions that do nothing, with the annotations of one: of its parameters, and of its result."""
+    """Create empty functions with the annotations of a function's parameters and of its result."""
     signature = inspect.signature(function)
     names = [name for name, each in signature.parameters.items() if each.annotation is not EMPTY]
     arguments = result = None
     if names:
-        # Only names and order matter: no default is looked at.
+        # Only names and order matter, not default values.
         plain = [
             each.replace(annotation=EMPTY, default=EMPTY if each.default is EMPTY else None)
             for each in signature.parameters.values()
@@ -137,7 +138,7 @@ def make_checks(function: Any) -> Checks:
 
 
 def define(parameters: str, function: Any) -> Any:
-    """A function that does nothing, by the name of another."""
+    """Return an empty function with another's name."""
     scope: dict[str, Any] = {}
     exec(f"def nothing{parameters}: pass", scope)
     scope["nothing"].__qualname__, scope["nothing"].__module__ = function.__qualname__, function.__module__
@@ -145,7 +146,7 @@ def define(parameters: str, function: Any) -> Any:
 
 
 def resolve(hint: Any, function: Any) -> Any:
-    """A hint that is written as a string, or has one in it, as what it means; Any where that is not known yet."""
+    """Resolve a hint that is or contains a string; return Any if its name is not defined yet."""
 
     def named(value):
         pass

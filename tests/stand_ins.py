@@ -1,7 +1,7 @@
-"""Stand-ins for what a documented command reads: small files and tiny runs, in a folder that was empty before.
+"""Stand-ins for the inputs of a documented command: small files and tiny runs, in a folder that was empty before.
 
-`prepare(words, folder, runs)` puts there what the command names, by the option that names it, and gives the command as
-it is to be run: the same words, with few steps and little data where it trains or generates.
+`prepare(words, folder, runs)` writes the files that the command names, according to their options, and returns the
+command to run: the same words, with few steps and little data if it trains or generates.
 """
 
 import glob
@@ -24,27 +24,27 @@ from regard.data import generate
 from regard.interop import export_model, import_model, pack
 
 TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
-TEXTS |= {"--check"}  # of export; of train it is a switch
+TEXTS |= {"--check"}  # of export; a switch of train
 TEXT_KEYS = {"source", "target", "valid_source", "valid_target"}
 PICTURES = {".jpg", ".png"}
 TRAIN, TEST = 240, 6  # sentences
-NLLB = {  # runs that came from NLLB, with the languages of their targets
+NLLB = {  # runs imported from NLLB, with the languages of their targets
     "runs/nllb": "deu_Latn",
     "runs/talks-gsw": "gsw_Latn",
 }
-IMPORTED = {"runs/opus", "runs/talks-opus", *NLLB}  # runs that came from other toolkits
+IMPORTED = {"runs/opus", "runs/talks-opus", *NLLB}  # runs imported from other toolkits
 
 
 @cache
 def sentences(count: int = TRAIN) -> tuple[list[str], list[str], list[str]]:
-    """English, German, and the links between their words."""
+    """Return English, German, and the links between their words."""
     examples = list(generate("phrasebook", count, longest=8))
     links = [" ".join(f"{i}-{j}" for i, j in each.alignment) for each in examples]
     return [each.source for each in examples], [each.target for each in examples], links
 
 
 def write(path: Path, lines: list[str]) -> None:
-    """Write lines, packed where the name ends as such files do; what is there stays."""
+    """Write lines, compressed if the name has such a suffix; keep an existing file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = "".join(f"{line}\n" for line in lines).encode()
     if not path.exists():
@@ -52,18 +52,18 @@ def write(path: Path, lines: list[str]) -> None:
 
 
 def write_text(path: Path, count: int = TEST, repeat: int = 1) -> None:
-    """Write sentences, in the language that the name of the file says."""
+    """Write sentences in the language that the file's name indicates."""
     english, german, _ = sentences()
     write(path, (german if {".de", ".phonemes"} & set(path.suffixes) else english)[:count] * repeat)
 
 
 def write_pairs(path: Path) -> None:
-    """Write sentences and their translations, a tab between them."""
+    """Write sentences and their translations, separated by tabs."""
     write(path, ["\t".join(pair) for pair in zip(*sentences()[:2], strict=True)])
 
 
 def write_links(path: Path, count: int = TEST, first: int = 0) -> None:
-    """Gold links, counted from 0 or from 1."""
+    """Write gold links, counted from 0 or from 1."""
     shifted = []
     for line in sentences()[2][:count]:
         pairs = (link.split("-") for link in line.split())
@@ -72,7 +72,7 @@ def write_links(path: Path, count: int = TEST, first: int = 0) -> None:
 
 
 def write_documents(path: Path, label: Any = 1, text: Any = 2) -> None:
-    """Reviews with their labels, in the columns or under the keys that the command names."""
+    """Write reviews with their labels, in the columns or under the keys that the command names."""
     lines = []
     for each in generate("reviews", 60):
         if isinstance(label, str):
@@ -86,7 +86,7 @@ def write_documents(path: Path, label: Any = 1, text: Any = 2) -> None:
 
 
 def write_images(folder: Path, captions: list[Path], labels: Path | None, lists: list[Path]) -> None:
-    """Pictures, and what is said of them, as a TSV file or as Flickr8k has it; several files share them out."""
+    """Write pictures with captions, as a TSV file or in Flickr8k's format, divided among several files."""
     home = folder.parent / f".{folder.name}"
     if not folder.exists():
         write_pictures(home, 24, "none" if labels is None else "which-size")
@@ -103,12 +103,12 @@ def write_images(folder: Path, captions: list[Path], labels: Path | None, lists:
 
 
 def values(words: list[str]) -> dict[str, str]:
-    """Options with the word behind each."""
+    """Return each option with the word after it."""
     return {word: after for word, after in itertools.pairwise(words) if word.startswith("--")}
 
 
 def settings(words: list[str]) -> dict[str, Any]:
-    """The data that a command trains on: by its configuration, by `--set`, and by its options."""
+    """Return the data settings of a training command: from its configuration, `--set`, and its options."""
     data: dict[str, Any] = {}
     for word in words[1:2]:
         if (path := shipped_configs().get(Path(word).stem)) is not None:
@@ -128,7 +128,7 @@ def settings(words: list[str]) -> dict[str, Any]:
 
 
 def prepare_training(words: list[str], folder: Path) -> list[str]:
-    """Write what is trained on, and train for two steps."""
+    """Write the training data, and train for two steps."""
     data = settings(words)
     for key in TEXT_KEYS & set(data):
         write_text(folder / data[key], TRAIN)
@@ -161,13 +161,13 @@ def prepare_training(words: list[str], folder: Path) -> list[str]:
 
 
 def without(words: list[str], *options: str) -> list[str]:
-    """A command without some options and the words behind them."""
+    """Return a command without some options and the words after them."""
     pairs = zip(words, ["", *words], strict=False)
     return [word for word, before in pairs if word not in options and before not in options]
 
 
 def run_of(words: list[str], name: str) -> str:
-    """Which of the tiny runs stands in for one that a command names."""
+    """Return the tiny run that stands in for one that a command names."""
     given = values(words)
     if words[0] == "caption" or "--captions" in given or name in ("runs/photographs", "runs/photos"):
         return "captioner"
@@ -180,7 +180,7 @@ def run_of(words: list[str], name: str) -> str:
 
 
 def prepare_exchange(words: list[str], folder: Path, runs: Mapping[str, Path]) -> None:
-    """Write what models in and out are read from: folders of other toolkits, runs made of them, exports, packs."""
+    """Write the inputs of imports and exports: folders of other toolkits, runs made of them, exports, packs."""
     given = values(words)
     if words[0] == "import":
         write_pretrained(folder / words[1])
@@ -199,7 +199,7 @@ def prepare_exchange(words: list[str], folder: Path, runs: Mapping[str, Path]) -
 
 
 def write_pretrained(folder: Path, *languages: str) -> None:
-    """Write a small random model as people download them."""
+    """Write a small random model like those that users download."""
     if "nllb" in folder.name:
         m2m100_folder(folder, family="nllb", languages=sorted(languages) or NLLB_LANGUAGES)
     else:
@@ -207,7 +207,7 @@ def write_pretrained(folder: Path, *languages: str) -> None:
 
 
 def prepare(words: list[str], folder: Path, runs: Mapping[str, Path]) -> list[str]:
-    """Put what a command reads into the folder, and give its words as they are to be run."""
+    """Write a command's inputs into the folder, and return its words to run."""
     given = values(words)
     prepare_exchange(words, folder, runs)
     for word in words[1:] if words[0] not in ("demo", "data", "study") else ():
@@ -245,7 +245,7 @@ def prepare(words: list[str], folder: Path, runs: Mapping[str, Path]) -> list[st
 
 
 def prepare_arguments(words: list[str], folder: Path) -> list[str]:
-    """Write what stands behind a command without an option: texts, pictures, and folders of them."""
+    """Write a command's positional arguments: texts, pictures, and folders of them."""
     done = []
     before = ["", *words]
     for word, last in zip(words, before, strict=False):
@@ -267,7 +267,7 @@ def prepare_arguments(words: list[str], folder: Path) -> list[str]:
 
 
 def write_tree(path: Path) -> None:
-    """The syntax of one sentence, in the format of Universal Dependencies; of `.heads`, of the texts beside it."""
+    """Write a sentence's syntax in the Universal Dependencies format; for `.heads`, that of the texts beside it."""
     if path.suffix == ".heads":
         write_text(path.with_suffix(""))
         texts = path.with_suffix("").read_text().splitlines()

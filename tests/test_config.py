@@ -1,4 +1,4 @@
-"""Configuration: every mistake named by its path."""
+"""Configuration: an error names the path of every mistake."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

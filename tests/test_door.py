@@ -1,4 +1,4 @@
-"""Doors: names come from their modules when they are used, and old paths forward."""
+"""Doors: names load from their modules on first use, and old paths forward."""
 
 import importlib
 import sys
@@ -54,7 +54,7 @@ def test_an_unknown_name_is_an_error_that_names_the_package(shop):
     with pytest.raises(AttributeError, match="module 'shop' has no attribute 'Pear'"):
         shop.Pear  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'LOADED' from 'shop'"):
-        exec("from shop import LOADED")  # of its module, and not of its door
+        exec("from shop import LOADED")  # from its module, not from its door
 
 
 def test_an_old_path_forwards_with_one_warning(shop):
@@ -68,7 +68,7 @@ def test_an_old_path_forwards_with_one_warning(shop):
     assert caught[0].filename == __file__
 
 
-PATHS = {  # that plugins import, and what from each
+PATHS = {  # paths that plugins import, with the names from each
     "regard.config": "option parse read show_value suggestion",
     "regard.attention.score": "Additive Cosine Dot General Location Score",
     "regard.attention.span": "Alibi Causal Lengths Mask Monotonic Packed Predictive Span",

@@ -1,4 +1,4 @@
-"""What a test draws hangs on the seed alone."""
+"""A test's draws depend on the seed alone."""
 
 import ast
 import os
@@ -30,7 +30,7 @@ def test_writing(request):
 
 
 def drew(folder, seed, first=""):
-    """What a file of tests draws, in a process of its own and with `tests/conftest.py`."""
+    """Return the draws of a test file, in a process of its own and with `tests/conftest.py`."""
     (folder / "conftest.py").write_text((TESTS / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "test_drawing.py").write_text(DRAWING.format(first=first), encoding="utf-8")
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS.as_posix()}\nmarkers =\n  draws\n")
@@ -44,7 +44,7 @@ def drew(folder, seed, first=""):
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_something_else(tmp_path):
-    """Whichever modules were imported before: Hypothesis would take numbers from the source of local ones."""
+    """Imported modules have no effect: Hypothesis would otherwise take numbers from the source of local ones."""
     first = drew(tmp_path, 3)
     assert drew(tmp_path, 3, f"sys.path.append({str(tmp_path)!r}); import local") == first
     assert drew(tmp_path, 4) != first
@@ -52,7 +52,7 @@ def test_the_same_seed_draws_the_same_and_another_seed_something_else(tmp_path):
 
 
 def test_no_test_draws_from_a_generator_without_a_seed():
-    """Neither from one that is new and unseeded, nor from numpy's global one, which nothing seeds."""
+    """No test uses a new unseeded generator, nor numpy's global one, which nothing seeds."""
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -73,7 +73,7 @@ def test_no_test_draws_from_a_generator_without_a_seed():
         ("x = torch.randn(3)", True),
         ("from draws import SEED", True),
         ("layer = nn.Linear(3, 4)", True),
-        ("from models.cases import model_of", True),  # which draws parameters
+        ("from models.cases import model_of", True),  # it draws parameters
         ("import oracles", True),
         ("assert 1 + 1 == 2", False),
         ("from documented import ROOT", False),

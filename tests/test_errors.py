@@ -1,4 +1,4 @@
-"""The error tree drawn in errors.py is the tree."""
+"""The tree drawn in errors.py equals the tree of errors."""
 
 import inspect
 import re
@@ -7,7 +7,7 @@ from regard import errors
 
 
 def drawn() -> dict[str, tuple[str, ...]]:
-    """Each error in the drawing with the names of its bases."""
+    """Return each error in the drawing with the names of its bases."""
     bases: dict[str, tuple[str, ...]] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():

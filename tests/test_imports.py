@@ -1,7 +1,7 @@
-"""Imports point downward only, and through doors. Read from the source: nothing need be imported.
+"""Imports point downward only, and through doors. The tests read the source and import nothing.
 
-A package's `__init__` is its door. Other packages, and those that stand beside `regard`, import from doors; inside a
-package modules import each other. Tests of a package may import its modules, all others come through doors.
+A package's `__init__` is its door. Other packages, and those beside `regard`, import from doors; modules import each
+other within a package. Tests of a package may import its modules; all others use doors.
 """
 
 import ast
@@ -20,7 +20,7 @@ SOURCE = TESTS.parent / "src"
 BESIDE = ("regard_bench", "regard_corpora", "regard_studies")
 LAYERS = [
     {"cli", "__main__"},
-    {"inspection", "interop", "report", "serving", "studies"},  # of studies only what forwards to `regard_studies`
+    {"inspection", "interop", "report", "serving", "studies"},  # studies: only forwards to `regard_studies`
     {"run"},
     {"tasks"},
     {"alignment", "decoding", "evaluation", "training"},
@@ -33,11 +33,11 @@ LAYERS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 NAMES = 500  # in all doors
-EXCEPTIONS = 150  # imports of tests that pass a door by
+EXCEPTIONS = 150  # imports of tests that bypass a door
 
 
 class Imported(NamedTuple):
-    """An import: where it stands, the module that it names, and the name that it takes from it."""
+    """An import: its line, the module that it names, and the name that it takes from it."""
 
     line: int
     module: str
@@ -46,7 +46,7 @@ class Imported(NamedTuple):
 
 
 def imports(tree: ast.AST, package: list[str], checked: bool = False) -> Iterator[Imported]:
-    """Every import of a module in `package`, in functions too, relative ones in full."""
+    """Yield every import in a module of `package`, in functions too, relative ones as full names."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (Imported(node.lineno, alias.name, None, checked) for alias in node.names)
@@ -62,7 +62,7 @@ def imports(tree: ast.AST, package: list[str], checked: bool = False) -> Iterato
 
 
 class House:
-    """The packages of a source folder, as their files are."""
+    """The packages of a source folder, read from their files."""
 
     def __init__(self, source: Path):
         self.source = source
@@ -76,7 +76,7 @@ class House:
         }
 
     def imports(self, name: str) -> list[Imported]:
-        """Return what a module imports of this house."""
+        """Return a module's imports from this house."""
         parts = name.split(".")
         package = parts if self.paths[name].name == "__init__.py" else parts[:-1]
         tops = {each.split(".")[0] for each in self.paths}
@@ -87,12 +87,12 @@ class House:
         return f"{self.paths[name].relative_to(self.source)}:{line}"
 
     def part(self, module: str) -> str:
-        """Return the package, or the module outside of packages, that a module is of: regard.data, or regard.run."""
+        """Return a module's package, or the module itself if it is in none: regard.data, or regard.run."""
         top, *rest = module.split(".")
         return f"{top}.{rest[0]}" if top == "regard" and rest else top
 
     def target(self, each: Imported) -> str:
-        """Return the module that an import reaches: a name may be that of a module."""
+        """Return the module that an import reaches: the imported name may itself be a module."""
         inner = f"{each.module}.{each.name}"
         return inner if each.name is not None and inner in self.paths else each.module
 
@@ -112,7 +112,7 @@ def door_names(tree: ast.Module) -> list[str]:
 
 
 def checked_names(tree: ast.Module) -> dict[str, str]:
-    """Return the names that a door imports for type checkers, and loads, with the module that each comes from or is."""
+    """Return the names that a door imports for type checkers and loads, with the module that each comes from or is."""
     return {
         (alias.asname or alias.name): f"{node.module}.{alias.name}" if is_module else str(node.module)
         for block in tree.body
@@ -136,16 +136,16 @@ def test_every_part_is_in_the_drawing():
 
 
 def layer_faults(house: House) -> list[str]:
-    """Find what imports upward or in a circle of packages."""
+    """Find imports that point upward or form a circle of packages."""
     wrong = []
     sideways: dict[str, set[str]] = {}
     for name in house.paths:
         part = house.part(name)
         if part in ("regard", *BESIDE):
-            continue  # the public names, above everything; and what stands beside
+            continue  # the public names, above everything, and the packages beside
         for each in house.imports(name):
             other = house.part(house.target(each))
-            if other == "regard" and each.name is not None:  # a public name, of which the part matters
+            if other == "regard" and each.name is not None:  # a public name, which belongs to a part
                 continue
             if other == part or other == "regard":
                 continue
@@ -174,7 +174,7 @@ def test_imports_point_downward():
 
 
 def door_faults(house: House) -> list[str]:
-    """Find imports that pass a door by, and modules that import from their own."""
+    """Find imports that bypass a door, and modules that import from their own."""
     wrong = []
     for name in house.paths:
         part = house.part(name)
@@ -201,7 +201,7 @@ def test_packages_are_imported_through_their_doors():
 
 @pytest.mark.parametrize("name", sorted(HOUSE.doors))
 def test_a_door_lists_its_names_alike(name):
-    """For readers, sorted and none twice; and by their modules, which type checkers read and which are loaded."""
+    """A door's list is sorted without duplicates, and equals the names by module, for type checkers and for loading."""
     tree, listed = HOUSE.tree(name), HOUSE.doors[name]
     assert listed == sorted(set(listed))
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -217,7 +217,7 @@ def test_a_door_lists_its_names_alike(name):
 
 @pytest.mark.parametrize("name", sorted(HOUSE.doors))
 def test_no_module_has_the_name_of_what_is_in_its_door(name):
-    """Importing `inspection/page.py` would put the module in the place of the function `inspection.page`."""
+    """Importing `inspection/page.py` would replace the function `inspection.page` with the module."""
     for each in HOUSE.doors[name]:
         if f"{name}.{each}" in HOUSE.paths:
             assert checked_names(HOUSE.tree(name)).get(each) == f"{name}.{each}", each
@@ -231,14 +231,14 @@ def test_the_doors_are_not_many_names():
 
 
 def own_package(path: Path) -> str | None:
-    """Return the package that a test file is of."""
+    """Return the package that a test file belongs to."""
     parts = path.relative_to(TESTS).parts
     beside = f"regard_{parts[0]}"
     return None if len(parts) == 1 else beside if beside in BESIDE else f"regard.{parts[0]}"
 
 
 def passed_by() -> list[str]:
-    """List the imports of tests that reach into a package that is not their own."""
+    """List the imports of tests that reach into another package's modules."""
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         own = own_package(path)
@@ -331,7 +331,7 @@ def write(folder: Path, path: str, text: str) -> None:
 
 
 def neighbours(house: House, name: str) -> dict[str, int]:
-    """The modules of its own package that a module imports, and the line of each."""
+    """Return the modules of its own package that a module imports, with the line of each."""
     found: dict[str, int] = {}
     for each in house.imports(name):
         other = house.target(each)
@@ -341,7 +341,7 @@ def neighbours(house: House, name: str) -> dict[str, int]:
 
 
 def circles(house: House) -> list[str]:
-    """Each circle of modules inside a package, with the lines that close it; through a door nothing is imported yet."""
+    """Return each circle of modules inside a package, with the lines that close it, except through lazy doors."""
     graph = {name: neighbours(house, name) for name in house.paths if name not in house.doors}
     found = []
     while True:

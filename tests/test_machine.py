@@ -1,4 +1,4 @@
-"""What this machine has: its memory, and its device; Apple's by a stand-in, as no machine here has one."""
+"""This machine's memory and its device; a stand-in for Apple's, as no test machine has one."""
 
 import gc
 import resource
@@ -22,7 +22,7 @@ from regard.training import Group, TrainingSettings, describe_device, uses_bf16
 
 @pytest.fixture
 def with_apple(monkeypatch):
-    """A machine that has Apple's GPU and no other."""
+    """Provide a machine with Apple's GPU and no other."""
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
@@ -43,7 +43,7 @@ def test_amounts_in_words():
     assert [amount(each) for each in (2**30, 1.5 * 2**40, 2**50)] == ["1.0 GiB", "1,536.0 GiB", "1,024 TiB"]
 
 
-# ---- which device
+# ---- choice of the device
 
 
 def test_auto_takes_apple_where_there_is_one(with_apple, capsys):
@@ -54,7 +54,7 @@ def test_auto_takes_apple_where_there_is_one(with_apple, capsys):
     assert "Apple's GPU (mps) is taken, in float32" in capsys.readouterr().err
     assert Processes().device("mps") == "mps"
     assert Processes().device("cpu") == "cpu"
-    assert capsys.readouterr().err == ""  # whoever asks for it knows
+    assert capsys.readouterr().err == ""  # no message after an explicit choice
 
 
 def test_auto_takes_cuda_before_it(monkeypatch):
@@ -96,7 +96,7 @@ def test_kernels_of_other_devices_are_not_asked():
 # ---- the plain path, in float32
 
 
-# torch's recurrent layers change shapes in place, in C++, which the stand-in is not told.
+# torch's recurrent layers change shapes in place, in C++, which the stand-in cannot see.
 MODELS = {
     "sinusoids": {},
     "rotary": {"positions": "rotary"},
@@ -110,7 +110,7 @@ MODELS = {
     "name", [*list(MODELS)[:1], *(pytest.param(n, marks=pytest.mark.slow) for n in list(MODELS)[1:])]
 )
 def test_a_run_from_training_to_looking(name, tmp_path, with_apple):
-    """Nothing is float64 there, nothing of the host is mixed with it, and what comes out is what a CPU finds."""
+    """No tensor there is float64, no host tensor mixes with device tensors, and the results equal a CPU's."""
     short = {"steps": 2, "validate_every": 1, "validate_rows": 1, "ema": 0.9, "average": 2, "device": "auto"}
     whole = table(tmp_path)
     whole["training"] |= short

@@ -1,4 +1,4 @@
-"""Values and names in messages: one line, printable, and no longer than a person reads."""
+"""Values and names in messages: one line, printable, and of readable length."""
 
 import datetime
 

@@ -1,5 +1,6 @@
-"""A guess finds the tests of a source file: `src/regard/a/b.py` has `tests/a/test_b.py`, and `src/regard_studies/b.py`
-`tests/studies/test_b.py`.
+"""A guess finds the tests of a source file.
+
+`src/regard/a/b.py` has `tests/a/test_b.py`, and `src/regard_studies/b.py` has `tests/studies/test_b.py`.
 """
 
 from pathlib import Path
@@ -9,7 +10,7 @@ SOURCE = TESTS.parent / "src"
 
 
 def place(path: Path) -> Path:
-    """Return where in `tests` what belongs to a source file stands."""
+    """Return the path in `tests` that corresponds to a source file."""
     top, *rest = path.relative_to(SOURCE).parts
     return Path(*([] if top == "regard" else [top.removeprefix("regard_")]), *rest)
 
@@ -22,7 +23,7 @@ def is_exempt(path: Path) -> bool:
 
 
 def guesses(path: Path) -> list[Path]:
-    """Where a person looks: the file's own test; of a part of a folder, the folder's; of a study, its claim's."""
+    """Return likely test files: the file's own; for a part of a folder, the folder's; for a study, its claim's."""
     paths = [path.parent / f"test_{path.stem}.py", path.parent / f"test_{path.stem}_gpu.py"]
     if len(path.parts) > 1:
         folder = path.parent

@@ -1,4 +1,4 @@
-"""What is built is what is installed."""
+"""The built package is what gets installed."""
 
 import os
 import re
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.slow
 def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTHONPATH", raising=False)  # which may lead to the source
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # it may point to the source
     pip = [sys.executable, "-m", "pip", "--quiet"]
-    pins = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}  # of what builds it
+    pins = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}  # for the build
     subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, "."], check=True, cwd=ROOT, env={**os.environ, **pins})
     (wheel,) = tmp_path.glob("regard-*.whl")
     assert wheel.name.startswith(f"regard-{regard.__version__}-")
@@ -36,7 +36,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     assert {name for name in packed if not name.startswith("regard/configs/")} == source
     assert "regard/serving/static/page.html" in source
 
-    # A fresh environment, that borrows the dependencies of this one but not its editable regard.
+    # Create an environment that borrows this one's dependencies but not its editable regard.
     home = tmp_path / "venv"
     venv.create(home, with_pip=False)
     site = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -48,7 +48,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     where = subprocess.check_output([python, "-c", "import regard; print(regard.__file__)"], text=True, cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(site)
 
-    # The configurations that the pages name, from an empty folder and without the source.
+    # Check and train the configurations that the pages name, from an empty folder and without the source.
     empty = tmp_path / "empty"
     empty.mkdir()
     for config in sorted((ROOT / "configs").glob("*.toml")):
@@ -70,7 +70,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     assert subprocess.check_output([*command, "translate", "run"], input="I ate pizza .\n", text=True, cwd=empty)
     assert {path.name for path in empty.iterdir()} == {"cache", "run"}
 
-    # What the page about plugins says, from its files alone.
+    # Train and translate with the plugin page's code alone.
     desk = tmp_path / "desk"
     desk.mkdir()
     page = (ROOT / "docs" / "guide" / "plugins.md").read_text(encoding="utf-8")

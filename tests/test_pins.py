@@ -1,4 +1,4 @@
-"""constraints.txt has one version of everything, for every Python and system that Regard names."""
+"""constraints.txt has one version of everything, for every Python and system that Regard supports."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PINS = [Requirement(line) for line in LINES if not line.startswith("#")]
 PYTHONS = [found[1] for name in PROJECT["classifiers"] if (found := re.search(r"Python :: (3\.\d+)$", name))]
-# as markers see them, and as uv calls them; torch has no wheel for macOS before 14
+# as markers and as uv name them; torch has no wheel for macOS before 14
 SYSTEMS = {
     "linux": ("linux", "Linux", "x86_64", "x86_64-manylinux_2_28"),
     "linux-arm": ("linux", "Linux", "aarch64", "aarch64-manylinux_2_28"),
@@ -42,7 +42,7 @@ def applies(marker: Marker | None, where: dict) -> bool:
 
 
 def required():
-    """Everything that pyproject.toml asks for, and what builds the package."""
+    """Return all requirements of pyproject.toml and of the build."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values(), build, ["editables"]]
     found = [Requirement(text) for texts in lists for text in texts]
@@ -55,7 +55,7 @@ def test_the_pythons_are_those_of_the_classifiers():
 
 
 def test_each_line_is_an_exact_version_and_nothing_else():
-    """pip takes no extras, options, addresses or paths in a file of constraints."""
+    """pip accepts no extras, options, addresses or paths in a constraints file."""
     for pin in PINS:
         assert not pin.extras, pin
         assert not pin.url, pin
@@ -84,7 +84,7 @@ def test_every_requirement_has_one_pin(python, system):
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_triton_is_the_one_that_torch_of_the_registry_asks_for(python):
-    """The pair, by hand: a torch that is installed here may be a build for processors, which asks for none."""
+    """The pair is given by hand: the torch installed here may be a CPU build, which requires no Triton."""
     pairs = {"2.13.0": "3.7.1"}
     found = {pin.name: str(pin.specifier)[2:] for pin in PINS if applies(pin.marker, environment(python, "linux"))}
     assert found["triton"] == pairs[found["torch"]]
@@ -92,7 +92,7 @@ def test_triton_is_the_one_that_torch_of_the_registry_asks_for(python):
 
 
 def test_no_pin_belongs_to_one_build_of_torch():
-    """Each build names the versions of CUDA's libraries that it was made with; a pin would refuse the others."""
+    """Each build pins its versions of CUDA's libraries; a pin here would reject the other builds."""
     assert not [pin.name for pin in PINS if pin.name.startswith(("nvidia-", "cuda-"))]
 
 
@@ -106,7 +106,7 @@ def uv() -> str | None:
 @pytest.mark.parametrize("extras", ["none", "all"])
 @pytest.mark.parametrize(("python", "system"), EVERYWHERE)
 def test_the_pins_resolve_with_wheels_alone(python, system, extras, tmp_path):
-    """As pip would on that machine, from the registry; nothing is installed."""
+    """Resolve as pip would on that machine, from the registry; install nothing."""
     if uv() is None:
         pytest.skip("uv is not installed")
     version = PROJECT["requires-python"].removeprefix(">=") if python == PYTHONS[0] else python
@@ -114,7 +114,7 @@ def test_the_pins_resolve_with_wheels_alone(python, system, extras, tmp_path):
     command += ["--python-version", version, "--python-platform", SYSTEMS[system][-1], "--only-binary", ":all:"]
     command += ["--all-extras"] if extras == "all" else []
     command += ["--no-header", "--no-annotate", "--output-file", tmp_path / "resolved.txt"]
-    # It resolves for a Python that need not be here; fetching one would be another thing that can fail.
+    # uv resolves for a Python that need not be installed; a download would be another point of failure.
     settings = {"MACOSX_DEPLOYMENT_TARGET": "14.0", "UV_PYTHON_DOWNLOADS": "never"}
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, check=False)
     if done.returncode and ("Could not connect" in done.stderr or "dns error" in done.stderr):

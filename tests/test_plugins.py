@@ -1,4 +1,4 @@
-"""Plugins: the page's code adds rows that everything knows, and nothing is imported that nobody named."""
+"""Plugins: the page's code adds rows that all of Regard knows, and only named plugins are imported."""
 
 import json
 import os
@@ -34,7 +34,7 @@ TABLE = {
 
 
 def write_page(folder: Path) -> list[str]:
-    """The files of the page, in a folder."""
+    """Write the page's files into a folder."""
     files = FILE.findall(PAGE.read_text(encoding="utf-8"))
     for name, code in files:
         (folder / name).write_text(code, encoding="utf-8")
@@ -43,7 +43,7 @@ def write_page(folder: Path) -> list[str]:
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """The files of the page in the current folder; what they register is gone afterwards."""
+    """Write the page's files into the current folder; forget their registrations afterwards."""
     write_page(tmp_path)
     with forget_plugins(tmp_path, monkeypatch):
         yield tmp_path
@@ -143,7 +143,7 @@ def test_rows_are_refused_that_are_none_or_take_a_name(desk):
         regard.register(kind=KINDS["rnn"])
     regard.register("mine", metric=Metric(text_scores.measure_exact))
     assert plugins.providers(metric="mine", kind="rnn", task=None) == (__name__,)
-    regard.register("mine", metric=Metric(text_scores.measure_exact))  # the same plugin, once more
+    regard.register("mine", metric=Metric(text_scores.measure_exact))  # the same plugin once more
     plugins.PROVIDERS["metric", "mine"] = "another"
     with pytest.raises(ArgumentError, match="already exists, from another"):
         regard.register("mine", metric=Metric(text_scores.measure_exact))
@@ -183,7 +183,7 @@ def test_a_row_may_have_the_old_names_of_its_fields_with_one_warning():
     @plugins.renamed_fields(what="summary", file="model_class")
     @dataclass(frozen=True)
     class Row(Kind):
-        """A row of a class of its own, of which nobody was warned yet."""
+        """A row of a new class, so that no warning was given yet."""
 
     with pytest.warns(DeprecationWarning, match=r"Row\.\w+ is now called") as warned:
         rows = [Row(**made, what="a kind", file="a.B"), Row(**made, what="another", file="a.C")]

@@ -1,4 +1,4 @@
-"""A kind of model that a plugin adds, for every task: the commands train, resume, use, measure and look into it."""
+"""A kind of model that a plugin adds, for every task: commands train, resume, use, evaluate and inspect it."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from tiny import caption_table, document_table, question_table, table, write_pic
 from regard.inspection import exhibit_of
 from regard.run import load
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer's own classes differ from the documented ones
 MODELS = {
     "translate": "own-translator",
     "language-model": "own-language-model",
@@ -25,14 +25,14 @@ MODELS = {
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with the plugin in it; what it registers is gone afterwards."""
+    """Provide a folder with the plugin; forget its registrations afterwards."""
     shutil.copy(Path(__file__).with_name("own_kinds.py"), tmp_path / "mine.py")
     with forget_plugins(tmp_path, monkeypatch):
         yield tmp_path
 
 
 def configure(desk: Path, name: str, attends: bool) -> Path:
-    """A configuration of a task with the plugin's kind."""
+    """Write a configuration of a task with the plugin's kind."""
     whole = {
         "translate": lambda: table(desk),
         "language-model": lambda: table(desk, task="language-model"),
@@ -47,14 +47,14 @@ def configure(desk: Path, name: str, attends: bool) -> Path:
 
 
 def typed(command: str, *arguments) -> str:
-    """Run a command with the plugin; what it printed."""
+    """Run a command with the plugin; return its output."""
     shown = Command(command).typed(*arguments, "--plugin", "mine.py")
     assert shown.exit_code == 0, shown.output
     return shown.stdout
 
 
 def refused(command: str, *arguments) -> str:
-    """The one sentence that a command with the plugin refuses with."""
+    """Return the one-sentence error of a command with the plugin."""
     return Command(command).refused(*arguments, "--plugin", "mine.py")
 
 
@@ -133,7 +133,7 @@ def test_a_kind_that_is_too_large_is_refused_though_none_of_its_options_is_known
 
 
 def test_what_a_kind_attends_to_that_nobody_else_knows_is_numbered(desk):
-    """An encoder that leaves two states of each word; and one of pictures that does not say how its places lie."""
+    """An encoder returns two states per word; a picture encoder does not give the shape of its grid."""
     code = (desk / "mine.py").read_text()
     code = code.replace(
         "Memory(self.source(source.ids), source.span)", "twice(self.source(source.ids), source.lengths)"

@@ -1,4 +1,4 @@
-"""Plugins in other processes: those of a study, those that torchrun starts, and Python that has not imported them."""
+"""Plugins in other processes: those of a study, those that torchrun starts, and a Python that has not imported them."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ from regard.errors import CommandError
 from regard.report import train
 from regard.run import load
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer's own classes differ from the documented ones
 STUDY = """
 import regard
 from regard_studies import Study
@@ -50,7 +50,7 @@ regard.register("own-claim", study=Study("a claim of one's own", measure, traine
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with two plugins in it; what they register is gone afterwards."""
+    """Provide a folder with two plugins; forget their registrations afterwards."""
     shutil.copy(Path(__file__).with_name("own_kinds.py"), tmp_path / "mine.py")
     (tmp_path / "claim.py").write_text(STUDY)
     with forget_plugins(tmp_path, monkeypatch):
@@ -58,12 +58,12 @@ def desk(tmp_path, monkeypatch):
 
 
 def whole_table(desk: Path) -> dict:
-    """A configuration of the plugin's kind."""
+    """Return a configuration of the plugin's kind."""
     return table(desk, model={"kind": "own-translator", "attends": True}, training__steps=2, training__validate_every=2)
 
 
 def train_with(plugin: str, desk: Path) -> None:
-    """Train a run of the plugin's kind in a child; here the plugin is not imported."""
+    """Train a run of the plugin's kind in a child; this process does not import the plugin."""
 
     def work() -> None:
         plugins.load(plugin)
@@ -74,7 +74,7 @@ def train_with(plugin: str, desk: Path) -> None:
 
 
 def open_without(folder: Path, module: str) -> list[str]:
-    """What Python prints that loads the run, and loads it again when it has imported the plugin's module."""
+    """Return the output of a Python that loads the run, and loads it again after importing the plugin's module."""
 
     def work() -> None:
         with pytest.raises(CommandError) as caught:
@@ -92,7 +92,7 @@ def open_without(folder: Path, module: str) -> list[str]:
 
 def test_a_study_of_ones_own_trains_systems_of_ones_own_in_processes_of_their_own(desk):
     given = ("own-claim", "--quick", "--device", "cpu", "--plugin", "mine.py", "--plugin", "claim.py")
-    shown = Command("study").typed(*given, "--seeds", "1", "--jobs", 2)  # one system, and so one process: 5 s each
+    shown = Command("study").typed(*given, "--seeds", "1", "--jobs", 2)  # one system and so one process: 5 s each
     assert shown.exit_code == 0, shown.output
     assert "own-claim" in (desk / "studies" / "own-claim" / "index.html").read_text()
     run = load(desk / "studies" / "own-claim" / "runs" / "quick-own-1")
@@ -147,7 +147,7 @@ def test_a_run_of_a_module_is_opened_by_the_short_name_of_its_entry_point(desk, 
 
 
 def install(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin as an installed package with an entry point: `own` is the module `installed`."""
+    """Install the plugin as a package with an entry point: `own` is the module `installed`."""
     info = desk / "site" / "installed-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")

@@ -1,4 +1,4 @@
-"""A task that a plugin adds is served by Regard's own kinds of model: those whose inputs and outputs are the same."""
+"""Regard's own kinds of model serve a task that a plugin adds, if their inputs and outputs match."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.run import load
 from regard.tasks import TASKS, read_settings
 
-# typer's own classes are not those it documents
+# typer's own classes differ from the documented ones
 pytestmark = [pytest.mark.unchecked, pytest.mark.usefixtures("without_report")]
 CODE = """
 from dataclasses import replace
@@ -53,7 +53,7 @@ TABLES = {
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder with the plugin in it; what it registers is gone afterwards."""
+    """Provide a folder with the plugin; forget its registrations afterwards."""
     (tmp_path / "mine.py").write_text(CODE)
     with forget_plugins(tmp_path, monkeypatch):
         yield tmp_path

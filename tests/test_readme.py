@@ -1,4 +1,4 @@
-"""What the README says runs, and what it links to is there."""
+"""The README's commands run, and its links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from regard_studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-# What needs a trained run is run where there is one, in tests/docs.
+# Blocks that need a trained run are run in tests/docs.
 BLOCKS = [
     block for block in re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if "runs/" not in block
 ]
@@ -52,7 +52,7 @@ def test_every_figure_of_speed_is_of_the_page_of_benchmarks():
 
 
 def test_every_score_is_of_the_page_of_results():
-    """Means and deviations stand on the page that is written from the files of results."""
+    """Means and deviations are on the page that is generated from the result files."""
     page = (ROOT / "docs" / "results.md").read_text()
     rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| ([^|]*±[^|]*) \|", README, re.MULTILINE)
     assert len(rows) >= 6

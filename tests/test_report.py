@@ -1,4 +1,4 @@
-"""Training with its last words and its report: how it ended, and how to resume it."""
+"""Training's final message and its report: how it ended, and how to resume it."""
 
 import shlex
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_what_next_names_the_plugins_and_measures_as_the_task_that_it_is_like(tm
 
 
 def test_commands_to_copy_are_quoted(tmp_path):
-    """A folder with spaces and quotes in its name: each command has it as one word."""
+    """The folder's name contains spaces and quotes: each command has it as one word."""
     run = tmp_path / "my mother's run"
     report.train_and_report(table(tmp_path, training__steps=1), run, display="quiet")
     said = (run / "log.txt").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A run folder, opened."""
+"""An opened run folder."""
 
 import inspect
 
@@ -87,7 +87,7 @@ def test_a_model_without_attention_has_nothing_to_align(tmp_path):
 def test_a_language_model(tmp_path, joint):
     given = table(tmp_path, training__steps=2, tokenizer={"kind": "word", "joint": joint}, task="language-model")
     source = tmp_path / "source.txt"
-    source.write_text("x\n" * 200)  # has fewer words than what is read
+    source.write_text("x\n" * 200)  # fewer words than the other side
     given["data"]["source"] = str(source)
     given["model"] = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
     started = start(given, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Runs that read pictures or documents: trained, opened, asked, resumed and gone on with."""
+"""Runs on pictures or documents: trained, opened, used, resumed and continued."""
 
 import numpy as np
 import pytest
@@ -115,7 +115,7 @@ def test_stopped_and_resumed_is_the_run_that_was_not(tmp_path, made):
 
 
 def test_weights_of_a_backbone_are_read_once(tmp_path):
-    """A new run begins with them; afterwards it has its own, wherever the file went."""
+    """A new run starts from them; afterwards it has its own, even if the file is gone."""
     path = tmp_path / "backbone.pt"
     weights = ResNet(4, 2, 1).state_dict()
     torch.save(weights, path)
@@ -134,7 +134,7 @@ def test_weights_of_a_backbone_are_read_once(tmp_path):
 
 
 def test_gone_on_with_other_documents(home, tmp_path):
-    """Labels keep their places, and one that the run does not know is left out, not learned."""
+    """Labels keep their indices; the run leaves out a label that it does not know."""
     lines = (home / "data" / "documents" / "reviews.tsv").read_text().splitlines(keepends=True)[:10]
     (tmp_path / "more.tsv").write_text("".join(lines) + "mixed\tNeither good nor bad.\n")
     table = document_table(home)

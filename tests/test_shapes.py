@@ -1,4 +1,4 @@
-"""The checks of types and shapes that the tests run with: what they let pass, and what they refuse."""
+"""The checks of types and shapes in the tests: what they accept, and what they refuse."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def ones(count: int) -> Float[Tensor, "{count} c"]:
 
 
 def around(size):
-    """The function inside is made, and decorated, at each call."""
+    """Create and decorate the inner function at each call."""
 
     @checked
     def inside(x: Float[Tensor, "n"], count: float = size) -> Float[Tensor, "n n"]:
@@ -100,7 +100,7 @@ def test_what_has_no_annotation_is_left_as_it_is():
 
 
 def test_a_kernel_is_left_as_it_is():
-    """Triton compiles the source of a function, and finds other functions in its module."""
+    """Triton compiles a function's source, and finds other functions in its module."""
 
     class constexpr:
         pass

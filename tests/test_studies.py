@@ -1,4 +1,4 @@
-"""What older plugins import from `regard.studies` comes from `regard_studies`, with one warning."""
+"""Old imports from `regard.studies` come from `regard_studies`, with one warning."""
 
 import subprocess
 import sys

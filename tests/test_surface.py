@@ -1,4 +1,4 @@
-"""The public surface is small, sorted, and said in one place."""
+"""The public surface is small, sorted, and defined in one place."""
 
 import importlib
 import inspect
@@ -44,7 +44,7 @@ def test_every_public_name_says_what_it_is(name):
 
 @pytest.mark.parametrize("name", sorted({*LIGHT, *PACKAGES}))
 def test_a_door_loads_nothing_until_something_is_used(name):
-    """No torch, no Triton, nothing that is drawn with; and of what stands beside nothing unless it is named."""
+    """A door loads no torch, no Triton, no drawing library; it loads packages beside `regard` only when named."""
     heavy = "{'torch', 'triton', 'numpy', 'matplotlib', 'tokenizers', 'fastapi', 'typer'}"
     beside = "{'regard_bench', 'regard_corpora', 'regard_studies'}"
     code = f"import sys, {name}; top = {{each.split('.')[0] for each in sys.modules}}; "
@@ -77,6 +77,6 @@ def test_dir_names_what_is_not_loaded_yet():
 
 
 def test_shapes_are_checked_here():
-    """A hook that came too late would check nothing, and no test would notice."""
+    """A hook installed too late would check nothing, and no test would notice."""
     if os.environ.get("REGARD_NO_TYPECHECK") != "1":
         assert type(errors.__spec__.loader).__module__.startswith("jaxtyping")

@@ -1,4 +1,4 @@
-"""Small things that can be trained in no time: a task that fits a line, and reversed digits for the real ones."""
+"""Small tasks that train quickly: one fits a line, and reversed digits are for the real tasks."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.errors import TrainingError
 from regard.training import Loss, Progress, Task, TrainingSettings
 
-TIMES = {"seconds", "tokens_per_second", "waited"}  # keys of a record that no two runs share
+TIMES = {"seconds", "tokens_per_second", "waited"}  # keys of a record that differ in every run
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
     "rnnsearch": {"kind": "rnnsearch", "size": 16, "embedding": 8, "hidden": 8, "maxout": 8},
@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class Fit(nn.Module):
-    """The squared error of a small net, summed."""
+    """Return the summed squared error of a small net."""
 
     def __init__(self, dtype: torch.dtype = torch.float32):
         super().__init__()
@@ -37,7 +37,7 @@ class Fit(nn.Module):
 
 
 class Line(Task):
-    """Fits y = 2x + 1: all that the loop asks of a task, and nothing of translation in it."""
+    """Fit y = 2x + 1: only what the loop requires of a task, without translation."""
 
     def __init__(self, rows: int = 8, batches: int = 5, dtype: torch.dtype = torch.float32):
         torch.manual_seed(3)
@@ -63,13 +63,13 @@ class Line(Task):
 
 
 def training(**given: Any) -> TrainingSettings:
-    """Settings of a short run; rate as it is from the first step on."""
+    """Return settings of a short run with a constant rate."""
     short: dict[str, Any] = {"steps": 8, "rate": 0.01, "schedule": "constant", "warmup": 0, "metric": "loss"}
     return TrainingSettings(**{**short, "validate_every": 4, "log_every": 2, "device": "cpu", **given})
 
 
 class StopAt(Progress):
-    """Raises a signal when a step was recorded, as a person would at the keyboard."""
+    """Raise a signal after a step was recorded, like a user at the keyboard."""
 
     def __init__(self, step: int, number: int = signal.SIGTERM):
         self.step_to_stop, self.number = step, number
@@ -80,7 +80,7 @@ class StopAt(Progress):
 
 
 def write_pairs(folder: Path, count: int = 200, seed: int = 0, longest: int = 6) -> tuple[str, str]:
-    """Numbers, digit by digit, and the same from behind."""
+    """Write numbers, digit by digit, and their reversals."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
     rows = [[draw.choice("0123456789") for _ in range(draw.randint(1, longest))] for _ in range(count)]
@@ -93,7 +93,7 @@ def write_pairs(folder: Path, count: int = 200, seed: int = 0, longest: int = 6)
 
 
 def table(folder: Path, kind: str = "transformer", **changes: Any) -> dict[str, Any]:
-    """A configuration for them; `changes` by key, with __ for the dot, as in training__steps=4."""
+    """Return a configuration for them; `changes` by key, with __ for the dot, as in training__steps=4."""
     source, target = write_pairs(folder / "pairs")
     whole: dict[str, Any] = {
         "data": {"source": source, "target": target, "held_out": 0.05, "cache": str(folder / "cache")},
@@ -120,18 +120,18 @@ def table(folder: Path, kind: str = "transformer", **changes: Any) -> dict[str, 
 
 
 def records(run: Path, but: set[str] = TIMES) -> list[dict[str, Any]]:
-    """A run's metrics, without the times."""
+    """Return a run's metrics without the times."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in but} for line in lines]
 
 
 def same_tensors(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Equal in names and in every bit."""
+    """Return whether names and every bit are equal."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no process listens."""
     import socket
 
     with socket.socket() as found:
@@ -140,7 +140,7 @@ def free_port() -> int:
 
 
 def first(stream: Iterator[Any], count: int) -> list[Any]:
-    """The first of a stream without end."""
+    """Return the first items of an endless stream."""
     return list(itertools.islice(stream, count))
 
 
@@ -148,7 +148,7 @@ def first(stream: Iterator[Any], count: int) -> list[Any]:
 
 
 def write_pictures(folder: Path, count: int = 24, question: str = "none") -> Path:
-    """Drawn scenes as PNG files, and captions.tsv or labels.tsv beside them."""
+    """Write drawn scenes as PNG files, with captions.tsv or labels.tsv beside them."""
     from PIL import Image
 
     from regard.data import generate
@@ -163,7 +163,7 @@ def write_pictures(folder: Path, count: int = 24, question: str = "none") -> Pat
 
 
 def write_documents(folder: Path, count: int = 40) -> Path:
-    """Reviews, a label and a text a line."""
+    """Write reviews, with a label and a text per line."""
     from regard.data import generate
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ SHORT: dict[str, Any] = {
 
 
 def caption_table(folder: Path, **model: Any) -> dict[str, Any]:
-    """A configuration for pictures with captions."""
+    """Return a configuration for pictures with captions."""
     home = write_pictures(folder / "captioned")
     small = {"kind": "captioner", "channels": 4, "stages": 2, "blocks": 1, "size": 8, "embedding": 8, "hidden": 8}
     return {
@@ -202,7 +202,7 @@ def caption_table(folder: Path, **model: Any) -> dict[str, Any]:
 
 
 def question_table(folder: Path, **model: Any) -> dict[str, Any]:
-    """A configuration for pictures with labels."""
+    """Return a configuration for pictures with labels."""
     home = write_pictures(folder / "questions", question="which-size")
     return {
         "data": {
@@ -219,7 +219,7 @@ def question_table(folder: Path, **model: Any) -> dict[str, Any]:
 
 
 def document_table(folder: Path, kind: str = "han") -> dict[str, Any]:
-    """A configuration for labelled documents."""
+    """Return a configuration for labelled documents."""
     small: dict[str, Any] = {
         "han": {"size": 4, "embedding": 8, "hidden": 8},
         "encoder": {"size": 8, "heads": 2, "layers": 1, "hidden": 8},

@@ -1,4 +1,4 @@
-"""Run folders of every kind, whole but untrained, so that they take no time; their files, changed and hashed anew."""
+"""Run folders of every kind, complete but untrained, to save time; and changes of their files with new checksums."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ TASKS = {"encoder": "classify", "han": "classify", "convnet": "classify", "capti
 
 
 def make_run(folder: Path, kind: str, task: str | None = None, **model: Any) -> Path:
-    """A run of a kind whose weights are drawn and never trained."""
+    """Make a run of a kind with untrained weights."""
     task = task or TASKS.get(kind, "translate")
     data = DATA.get(kind, {"documents": "reviews.tsv"} if task == "classify" else {"source": "a", "target": "b"})
     table = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": {"kind": kind, **SMALL[kind], **model}}
@@ -65,7 +65,7 @@ def make_run(folder: Path, kind: str, task: str | None = None, **model: Any) -> 
 
 
 def change_weights(run: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
-    """Change a run's weights, and let their checksum fit."""
+    """Change a run's weights and update their checksum."""
     path = run / "checkpoints" / STEP / "model.safetensors"
     weights = load(path.read_bytes())
     change(weights)
@@ -73,7 +73,7 @@ def change_weights(run: Path, change: Callable[[dict[str, Tensor]], None]) -> No
 
 
 def replace_file(run: Path, content: bytes, name: str = "model.safetensors") -> None:
-    """Put other bytes in the place of a checkpoint's file, and let their checksum fit."""
+    """Replace a checkpoint's file and update its checksum."""
     (run / "checkpoints" / STEP / name).write_bytes(content)
     facts = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -84,7 +84,7 @@ def replace_file(run: Path, content: bytes, name: str = "model.safetensors") -> 
 
 
 def change_manifest(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a run's manifest, and let its checksum fit."""
+    """Change a run's manifest and update its checksum."""
     folder = run / "checkpoints" / STEP
     manifest = read_manifest(folder)
     change(manifest)
@@ -92,13 +92,13 @@ def change_manifest(run: Path, change: Callable[[dict[str, Any]], None]) -> None
 
 
 def write_manifest(run: Path, manifest: Mapping[str, Any]) -> None:
-    """Write a manifest with its checksum, whatever is in it."""
+    """Write a manifest with its checksum, whatever its content."""
     content = canonical({key: value for key, value in manifest.items() if key != "sha256"})
     (run / "checkpoints" / STEP / "manifest.json").write_bytes(content)
 
 
 def change_tokenizer(run: Path, content: bytes) -> None:
-    """Put another tokenizer.json into a run, and let its checksum fit."""
+    """Replace a run's tokenizer.json and update its checksum."""
     (run / "tokenizer.json").write_bytes(content)
 
     def fit(manifest: dict[str, Any]) -> None:

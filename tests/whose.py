@@ -1,4 +1,4 @@
-"""Stand-ins for decoding, in a module that other processes can import, too."""
+"""Stand-ins for picture decoding, in a module that other processes can import, too."""
 
 import multiprocessing
 import os
@@ -9,12 +9,12 @@ from regard.data.pixels import Picture
 
 
 def decoded_by(folder, names, side):
-    """Says who was asked."""
+    """Return the process that decoded each picture."""
     return [Picture(name, None, str(os.getpid())) for name in names]
 
 
 def decoded_by_both(folder, names, side):
-    """Says who was asked; of two other processes, neither goes on before the other has been asked too."""
+    """Return the process that decoded each picture; of two other processes, each waits until both have been called."""
     if multiprocessing.parent_process() is not None:
         here = Path(f"{folder}-asked")
         here.mkdir(exist_ok=True)
@@ -26,7 +26,7 @@ def decoded_by_both(folder, names, side):
 
 
 def dies_elsewhere(folder, names, side):
-    """Decodes in the first process only; any other is gone."""
+    """Decode in the first process only; any other dies."""
     if multiprocessing.parent_process() is not None:
         os._exit(1)
     return decoded_by(folder, names, side)

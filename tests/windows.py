@@ -1,18 +1,18 @@
-"""A process made to meet what it would meet on Windows, as far as that can be had on Linux.
+"""Make a process behave as on Windows, as far as Linux allows.
 
-`become()` is called in a process of its own, once third-party packages are loaded: those have forms of their own for
-Windows. From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP; `os.name` is "nt" and `sys.platform`
-"win32". Of the file system everybody finds what Windows does:
+Call `become()` in a process of its own, once third-party packages are loaded: those have their own code for Windows.
+From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP; `os.name` is "nt" and `sys.platform` "win32".
+For all code, the file system behaves as on Windows:
 
-- no link is made without a privilege;
-- a folder is opened by nobody, and only a file that is open for writing can be synced;
-- a file that this process has open or mapped is neither renamed, replaced nor removed, nor is a folder renamed in which
-  there is one;
+- links need a privilege, which the process lacks;
+- no folder can be opened, and only a file that is open for writing can be synced;
+- a file that this process has open or mapped cannot be renamed, replaced or removed, nor can a folder that contains one
+  be renamed;
 - `os.rename` replaces nothing, `os.replace` no folder;
-- what lists a folder says nothing of where a file lies on the disk (`st_ino` and `st_dev` are 0);
-- some names are no names.
+- directory listings do not identify a file on the disk (`st_ino` and `st_dev` are 0);
+- some names are invalid.
 
-Text that is opened without an encoding, by Regard, is an error, as it would be read in a code page there.
+Text that Regard opens without an encoding is an error, as Windows would read it in a code page.
 """
 
 import builtins
@@ -39,7 +39,7 @@ pwritev register_at_fork removexattr sched_getaffinity sched_setaffinity sched_y
 seteuid setgid setgroups setpgid setpgrp setpriority setsid setuid setxattr splice statvfs sync sysconf tcgetpgrp
 tcsetpgrp ttyname uname wait wait3 wait4 waitid O_ASYNC O_CLOEXEC O_DIRECT O_DIRECTORY O_DSYNC O_NDELAY O_NOATIME
 O_NOCTTY O_NOFOLLOW O_NONBLOCK O_PATH O_RSYNC O_SYNC O_TMPFILE WNOHANG"""
-SIGNALS = "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM"  # all that there are
+SIGNALS = "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM"  # all that exist
 WAITING = "alarm getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigpending sigtimedwait sigwait"
 MISSING = {
     "os": CALLS.split(),
@@ -50,7 +50,7 @@ NO_NAME = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)
 
 
 class Lacking(types.ModuleType):
-    """A module without some of its names, and with others in place of its own."""
+    """A module without some of its names, and with replacements for others."""
 
     def __init__(self, module: types.ModuleType, missing: list[str], **instead: Any):
         super().__init__(module.__name__)
@@ -66,7 +66,7 @@ class Lacking(types.ModuleType):
 
 
 class Entry:
-    """One of `os.scandir`."""
+    """An entry of `os.scandir`."""
 
     def __init__(self, entry: Any):
         self.entry = entry
@@ -84,7 +84,7 @@ class Entry:
 
 
 class Listing:
-    """All of them."""
+    """The iterator of `os.scandir`."""
 
     def __init__(self, entries: Any):
         self.entries = entries
@@ -106,7 +106,7 @@ class Listing:
 
 
 def become() -> None:
-    """Be like Windows from now on."""
+    """Behave like Windows from now on."""
     seen_by_regard(
         {
             "os": Lacking(os, MISSING["os"], name="nt", linesep="\r\n"),
@@ -141,7 +141,7 @@ def become() -> None:
 
 
 def seen_by_regard(modules: dict[str, types.ModuleType]) -> None:
-    """What `import` gives to Regard's modules in place of the real ones."""
+    """Replace the modules that `import` returns to Regard's modules."""
     real = builtins.__import__
 
     def import_(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
@@ -161,7 +161,7 @@ def only_sockets(*_: Any) -> Any:
 
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse what Windows refuses, before it is done."""
+    """Refuse the operations that Windows refuses, before they run."""
     if event == "os.symlink":
         raise OSError(errno.EINVAL, "A required privilege is not held by the client", str(arguments[0]))
     if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
@@ -193,7 +193,7 @@ def check_unused(*paths: Any) -> None:
 
 
 def in_use() -> set[str]:
-    """The files that this process has open or mapped."""
+    """Return the files that this process has open or mapped."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):

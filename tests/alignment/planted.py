@@ -1,4 +1,4 @@
-"""A model whose attention is known: some heads look where the gold links lead, the others anywhere."""
+"""A model with planted attention: some heads look at the gold links, the others at random words."""
 
 # b pairs · n rows · m source pieces
 import torch
@@ -13,7 +13,7 @@ TOKENIZERS = Tokenizers(train([" ".join(WORDS)], "word"))
 
 
 def largest(weights: Tensor) -> list[tuple[int, int]]:
-    """For each row the first column of its largest weight, as (column, row); none where that is nothing or NaN."""
+    """Return each row's first column of largest weight, as (column, row); skip rows that are zero or NaN."""
     found = []
     for i, row in enumerate(weights.tolist()):
         best = max(row, default=0.0) if all(value == value for value in row) else 0.0
@@ -23,7 +23,7 @@ def largest(weights: Tensor) -> list[tuple[int, int]]:
 
 
 class Cross(Attentive):
-    """Heads that each look at the source word that is the one written (0), the one read (1), or drawn (None)."""
+    """Cross-attention heads; each looks at the source word being written (0), read (1), or a random one (None)."""
 
     def __init__(self, heads: tuple[int | None, ...], noise: float = 0.1):
         super().__init__()
@@ -33,7 +33,7 @@ class Cross(Attentive):
         return source.new_zeros(1)
 
     def look(self, source: Tensor, target: Tensor) -> Look:
-        """The last row writes END, which no source word is."""
+        """Compute the weights; the last row writes END, which is not a source word."""
         written = torch.cat([target[:, 1:], torch.full_like(target[:, :1], 2)], 1)
         rows = {0: written, 1: target}
         generator = torch.Generator().manual_seed(int(source.sum()))
@@ -50,7 +50,7 @@ class Cross(Attentive):
 
 
 class Planted(Model):
-    """As many layers as are given, each with its heads. It reads the target whole, as it cheats."""
+    """A model with one layer per argument, each with its heads. It cheats: it reads the whole target."""
 
     def __init__(self, *layers: tuple[int | None, ...]):
         super().__init__()
@@ -67,7 +67,7 @@ class Planted(Model):
 
 
 def pairs(sizes, draw) -> tuple[list[tuple[list[int], list[int]]], list[frozenset[tuple[int, int]]]]:
-    """Token numbers of sentences of different words and of the same from behind, or in another order; and the links."""
+    """Return token numbers of sentence pairs and their links: distinct words, reversed or shuffled in the target."""
     found, gold = [], []
     for size in sizes:
         words = draw.sample(range(4, 4 + len(WORDS)), size)

@@ -1,4 +1,4 @@
-"""Which heads look at the head of a word: planted self-attention, against a count by hand."""
+"""Which heads look at a word's syntactic head: planted self-attention against a count by hand."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from regard.data import Example, generate
 from regard.errors import ArgumentError
 from regard.models import Memory, Model
 
-# Heads of words; -1 is the root. In the decoder words 0 and 1 have heads that come later, and only 3 and 4 count.
+# Heads of words; -1 is the root. In the decoder, the heads of words 0 and 1 come later, so only 3 and 4 count.
 EXAMPLES = [
     Example(" ".join(WORDS[:4]), " ".join(WORDS[4:9]), (), (1, -1, 1, 2), (1, 2, -1, 2, 3)),
     Example(" ".join(WORDS[:2]), " ".join(WORDS[5:6]), (), (-1, 0), (-1,)),
@@ -18,7 +18,7 @@ EXAMPLES = [
 
 
 class Distance(Attentive):
-    """Each head looks so many words away, where there is one, and else at itself; in the decoder START is no word."""
+    """Each head looks a fixed number of words away, or at itself if none is there; a decoder's START is not a word."""
 
     def __init__(self, *distances):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What was looked at, in batches: against merging one by one; padding, offsets, thresholds, joined directions."""
+"""Alignments extracted in batches against merging one by one: padding, offsets, thresholds, joined directions."""
 
 import json
 import random
@@ -38,12 +38,12 @@ STORED = "tests/stored_runs"
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), st.integers(1, 3))
 def test_a_batch_is_merged_as_each_alone(sentences, heads):
     n, m = (max(len(pair[side]) for pair in sentences) for side in (0, 1))
-    weights = torch.rand(len(sentences), heads, n, m + 1, dtype=torch.float64)  # a column more, as pointers have
+    weights = torch.rand(len(sentences), heads, n, m + 1, dtype=torch.float64)  # one column more, as in pointer models
     rows, columns = (
         torch.tensor([[-1 if word is None else word for word in each] + [-1] * (size - len(each)) for each in side])
         for side, size in zip(zip(*sentences, strict=True), (n, m), strict=True)
     )
-    for b, (one, two) in enumerate(sentences):  # whatever stands in what is dropped
+    for b, (one, two) in enumerate(sentences):  # fill the discarded entries with arbitrary values
         weights[b, :, len(one) :] = torch.nan
         weights[b, :, :, len(two) :] = torch.inf
     found = merge_batch(weights, rows, columns, (int(rows.max()) + 1, int(columns.max()) + 1))
@@ -68,7 +68,7 @@ def test_weights_that_are_none():
 
 
 def test_thresholds_and_joined_directions():
-    """Target word 0 looks at two, and nobody looks at source word 1 more than target word 1 does."""
+    """Target word 0 looks at two words, and no target word looks at source word 1 more than target word 1 does."""
     weights = torch.tensor([[[0.5, 0.1, 0.4], [0.8, 0.2, 0.0]]])
     assert extract_links(weights, AlignmentSettings(VIEW)) == [[(0, 0), (0, 1)]]
     assert extract_links(weights, AlignmentSettings(VIEW, threshold=0.4)) == [[(0, 0), (2, 0), (0, 1)]]
@@ -80,7 +80,7 @@ def test_thresholds_and_joined_directions():
 
 
 def test_balanced_weights_give_a_word_its_own():
-    """Worked by hand: an article that looks at its noun. Columns sum to 0.2 and 1.8, and then to one."""
+    """Check balancing against numbers worked by hand: an article looks at its noun; the columns sum to 0.2 and 1.8."""
     weights = torch.tensor([[0.2, 0.8], [0.0, 1.0]])
     assert largest(weights) == [(1, 0), (1, 1)]
     once = balance_weights(weights, 1)
@@ -96,9 +96,7 @@ def test_balancing_ends_where_both_sides_have_one_each(size):
     torch.testing.assert_close(found.sum(1), torch.ones(size, dtype=torch.float64))
     padded = torch.zeros(size + 1, size + 2)
     padded[:size, :size] = found
-    assert torch.equal(
-        balance_weights(padded, 3)[size:], padded[size:]
-    )  # padding stays nothing, and no number of it NaN
+    assert torch.equal(balance_weights(padded, 3)[size:], padded[size:])  # padding stays zero, without NaN
 
 
 @pytest.mark.parametrize("offset", [0, 1])
@@ -129,7 +127,7 @@ def test_a_head_that_is_not_there():
 
 @given(st.lists(st.tuples(st.sampled_from(["an", "ox.", ",", "—", "<2de>"]), st.sampled_from([0.0, 0.19, 0.2, 1.0]))))
 def test_rows_of_three_words_as_a_person_would_find_them(row):
-    """A letter for each word: low, enough, or nothing, as marks are; rows are found as text is searched."""
+    """Write low words as x, others as o and marks as spaces, and find the runs with a regular expression."""
     words, received = [word for word, _ in row], [value for _, value in row]
     letters = "".join(
         " " if not re.search(r"\w", word) or word == "<2de>" else "xo"[value >= 0.2] for word, value in row
@@ -153,7 +151,7 @@ def test_of_an_output_without_words_everything_is_left_out():
 @pytest.mark.parametrize("offset", [0, 1])
 @pytest.mark.parametrize("head", [None, 1])
 def test_what_a_word_receives_is_summed_over_the_output(head, offset):
-    """Against a loop over pieces."""
+    """Compare the weight that each source word receives over the output with a loop over pieces."""
     model, found = Planted((None, 0, 1)).eval(), pairs([5, 1, 8], random.Random(torch.initial_seed()))[0]
     settings = AlignmentSettings(VIEW, head, offset)
     attention = word_attention(model, TOKENIZERS, found, settings)
@@ -180,7 +178,7 @@ def test_marks_of_the_output_and_what_nobody_wrote_give_nothing():
 
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "luong", "pointer"])
 def test_every_kind_with_attention_names_what_a_short_output_leaves_out(kind):
-    """One token gives one in all, so that at most five of twenty words have a fifth, and three in a row have not."""
+    """One output token gives a total of one: at most five of twenty words receive a fifth, so three in a row do not."""
     run = load(f"{STORED}/{kind}")
     text = " ".join(["we were here and the dog sleeps"] * 3)
     (output,) = next(run.stream([text], coverage=True, longest=1))
@@ -274,7 +272,7 @@ def test_a_file_that_is_wrong(tmp_path, content, message):
         ("decoder.stack.blocks.11.cross", None, "layer 12, mean of the heads, of"),
         ("layers.1.cross", 0, "layer 2, head 1, of"),
         ("attention", 0, "the attention to the source, head 1, of"),
-        ("upper.cross", 0, "upper.cross, head 1, of"),  # of a plugin, which may have several without a number
+        ("upper.cross", 0, "upper.cross, head 1, of"),  # of a plugin, which may have several heads without a number
     ],
 )
 def test_people_read_layers_and_heads_from_1(view, head, words):

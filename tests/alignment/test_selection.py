@@ -1,4 +1,4 @@
-"""Which head reads as an alignment: planted heads are found, and rates are those of a plain count."""
+"""Which head reads as an alignment: planted heads are found, and the error rates equal those of a plain count."""
 
 import random
 
@@ -33,7 +33,7 @@ def test_the_planted_head_is_found(drawn, layers, view, head, offset):
     chosen, readings = choose_by_gold(model, TOKENIZERS, *drawn)
     assert (chosen.view, chosen.head, chosen.offset) == (f"layers.{view}.cross", head, offset)
     assert chosen.aer == 0
-    assert (chosen.threshold, chosen.join, chosen.balance) == (None, None, 0)  # the simplest of what is right
+    assert (chosen.threshold, chosen.join, chosen.balance) == (None, None, 0)  # the simplest of the correct settings
     assert chosen.by == "gold links of 8 pairs"
     assert len(readings) == 2 * sum(len(heads) + 1 for heads in layers)
     assert link_words(model, TOKENIZERS, drawn[0], chosen) == [
@@ -42,7 +42,7 @@ def test_the_planted_head_is_found(drawn, layers, view, head, offset):
 
 
 def test_every_rate_is_that_of_the_links(drawn):
-    """A pass over all heads together against the links of each alone, and gold that is in part only possible."""
+    """Compare one pass over all heads with the links of each head alone; some gold links are only possible."""
     found, gold = drawn
     gold = [Gold(frozenset(sorted(each.sure)[::2]), frozenset(sorted(each.sure)[1::2]) | {(0, 0)}) for each in gold]
     model = Planted((None, 0), (1, None))
@@ -55,7 +55,7 @@ def test_every_rate_is_that_of_the_links(drawn):
 
 
 def test_two_directions_find_each_other(drawn):
-    """Without gold: of all pairs of heads those two agree that look at the same words."""
+    """Without gold links, the two heads that look at the same words agree best."""
     found = drawn[0]
     turned = [(target, source) for source, target in found]
     forward, backward = Planted((None, None), (0, None)), Planted((None, None, 1))

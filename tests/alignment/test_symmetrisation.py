@@ -1,4 +1,4 @@
-"""Joining two directions: against the loops as the papers have them, over tables, and what must hold of any links."""
+"""Joining two directions: against the papers' loops over tables, and against properties that hold for any links."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from regard.alignment.symmetrisation import METHODS, flip_links, symmetrise
 from regard.errors import ArgumentError
 
-# ---- joining two directions: against the loops as the papers have them, over tables, and what must hold of any links
+# ---- joining two directions: against the papers' loops over tables, and against properties that hold for any links
 
 
 SIZE = 5
@@ -15,7 +15,7 @@ LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 
 
 
 def loops(forward, backward, method):
-    """The algorithm as it is printed: tables, every word of both sides, again until nothing is added."""
+    """Run the algorithm as printed: tables, every word of both sides, repeated until nothing is added."""
     table = [[(f, e) in forward and (f, e) in backward for f in range(SIZE)] for e in range(SIZE)]
     neighbours = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 
@@ -57,11 +57,11 @@ def test_growing_is_the_loops(method, forward, backward):
 
 
 def test_worked_by_hand():
-    """Both say 0-0, and beside it stand 0-1 and 1-1; beside 3-3 and 4-3 stands nothing that both say."""
+    """Both directions have 0-0, with 0-1 and 1-1 adjacent; neither 3-3 nor 4-3 is adjacent to a link of both."""
     forward, backward = [(0, 0), (1, 1), (3, 3)], [(0, 0), (0, 1), (4, 3)]
     assert symmetrise(forward, backward, "intersection") == [(0, 0)]
     assert symmetrise(forward, backward, "union") == [(0, 0), (0, 1), (1, 1), (3, 3), (4, 3)]
-    # 0-1 comes before 1-1 in the order of neighbours: it gives target word 1 its first link, 1-1 then source word 1.
+    # 0-1 comes before 1-1 in the order of neighbours: it gives target word 1 its first link, and 1-1 source word 1.
     assert symmetrise(forward, backward, "grow-diag") == [(0, 0), (0, 1), (1, 1)]
     assert symmetrise(forward, backward, "grow-diag-final") == [(0, 0), (0, 1), (1, 1), (3, 3), (4, 3)]
     assert symmetrise(forward, backward, "grow-diag-final-and") == [(0, 0), (0, 1), (1, 1), (3, 3)]
@@ -75,7 +75,7 @@ def test_growing_stays_between_intersection_and_union(forward, backward):
     assert found["intersection"] <= found["grow-diag"]
     for final in ("grow-diag-final", "grow-diag-final-and"):
         assert found["grow-diag"] <= found[final] <= found["union"]
-    for side in (0, 1):  # after the final step every word that had a link has one
+    for side in (0, 1):  # after the final step every word that had a link still has one
         assert {link[side] for link in found["grow-diag-final"]} == {link[side] for link in found["union"]}
 
 

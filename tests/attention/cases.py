@@ -1,7 +1,7 @@
-"""Every mechanism of the library beside its oracle, with parameters and sizes drawn at random.
+"""Every mechanism of the library beside its oracle, with random parameters and sizes.
 
-`SCORES`, `SPANS` and `WEIGHTINGS` map a name to a function that draws one case, so that a test can be written once and
-run for all of them.
+`SCORES`, `SPANS` and `WEIGHTINGS` map a name to a function that draws one case, so that one test can run for all of
+them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,29 +21,29 @@ from regard.attention.weighting import Plain, Softmax, Sparsemax
 from regard.errors import BackendError
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
-BACKENDS = ["dense", "sdpa", "window", "chunked"]  # those that can run on a CPU; "flex" and "varlen" are gpu tests
+BACKENDS = ["dense", "sdpa", "window", "chunked"]  # backends that run on a CPU; "flex" and "varlen" are gpu tests
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
 def number(low: int, high: int) -> int:
-    """A whole number from low to high, both included."""
+    """Draw an integer from low to high, both included."""
     return int(torch.randint(low, high + 1, ()))
 
 
 def leading(most: int = 3) -> tuple[int, ...]:
-    """Leading dimensions: from none to three of them, few rows in all."""
+    """Draw up to `most` leading dimensions, each of size 1 or 2."""
     return tuple(number(1, 2) for _ in range(number(0, most)))
 
 
 def normal(*shape: int, grad: bool = True) -> Tensor:
-    """Unit-normal float64."""
+    """Draw unit-normal float64."""
     return torch.randn(*shape, dtype=torch.float64, requires_grad=grad)
 
 
 def scrambled(module: AnyModule) -> AnyModule:
-    """The module in float64, with every parameter drawn from a normal, so that no test leans on an initial value."""
+    """Return the module in float64 with random normal parameters, so that no test depends on initial values."""
     module = module.double()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -221,7 +221,7 @@ SPANS: dict[str, Callable[[Sequence[int], int, int, int], SpanCase]] = {
 
 
 def pairs(scores: Iterable[str], spans: Iterable[str]) -> list[tuple[str, str]]:
-    """The names of every score with every span; Luong's location is global only."""
+    """Return the names of every score with every span; Luong's location score is global only."""
     local = ("monotonic", "predictive")
     return [(a, b) for a in scores for b in spans if a != "location" or not any(word in b for word in local)]
 
@@ -241,7 +241,7 @@ WEIGHTINGS: dict[str, tuple[Callable[[], nn.Module], oracles.Weighting]] = {
 
 @dataclass
 class Inputs:
-    """Queries, keys and values; iterate to pass them on."""
+    """Queries, keys and values; iterate to pass them as arguments."""
 
     query: Tensor
     keys: Tensor
@@ -256,7 +256,7 @@ def draw_inputs(case: ScoreCase, lead: Sequence[int], n: int, m: int, value_size
 
 
 def each_backend(module: nn.Module, *arguments: object, **named: object) -> Iterator[tuple[str, Tensor]]:
-    """The result by the backend that is chosen, then by every backend that can be forced; dense serves everything."""
+    """Yield the result of the chosen backend, then of every backend that can be forced; dense serves everything."""
     yield "chosen", module(*arguments, **named)
     served = []
     for backend in BACKENDS:
@@ -272,11 +272,11 @@ def each_backend(module: nn.Module, *arguments: object, **named: object) -> Iter
 
 
 def dense_blocks(keys: Tensor, values: Tensor, cuts: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """Keys and values cut along the keys into blocks, at the given places."""
+    """Split keys and values along the keys into blocks at the given positions."""
     edges = [0, *sorted(cuts), keys.shape[-2]]
     return [(keys[..., a:b, :], values[..., a:b, :]) for a, b in pairwise(edges) if b > a]
 
 
 def attention_of(case: ScoreCase, **options: object) -> Attention:
-    """An Attention with the case's score, in float64 and in evaluation."""
+    """Return an Attention with the case's score, in float64 and evaluation mode."""
     return Attention(case.score, **options).double().eval()

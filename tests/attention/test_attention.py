@@ -1,4 +1,4 @@
-"""Attention: every score, span and weighting joined, against the loop; and the properties that hold for all of them."""
+"""Attention: every score, span and weighting combined, against the loop; and the properties that all of them share."""
 
 import copy
 import pickle
@@ -155,7 +155,7 @@ def test_the_layout_in_memory_does_not_matter(name):
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("n", [1, 2, 13])
 def test_the_number_of_queries_is_free_of_the_number_of_keys(name, n):
-    """N_Q queries give N_Q contexts, whatever N_X; each as if it had been alone."""
+    """N_Q queries give N_Q contexts for any N_X, and each equals the context of that query alone."""
     score = SCORES[name](7)
     query, keys, values = draw_inputs(score, (2,), n, 7)
     attention = attention_of(score)
@@ -202,7 +202,7 @@ def test_values_may_be_projected_before_or_after(name):
 @pytest.mark.parametrize("span", [None, Monotonic(9), Lengths(torch.tensor(30))])
 @pytest.mark.parametrize("name", ["scaled", "additive"])
 def test_dropout_is_on_the_weights_and_not_renormalised(name, span):
-    """With the identity as values the context is the weights: each is nought or grown by 1/(1 - p), by any backend."""
+    """With the identity as values the context is the weights: each is zero or scaled by 1/(1 - p), in every backend."""
     score = SCORES[name](50)
     query, keys, values = normal(40, 5), normal(50, score.key_size), torch.eye(50, dtype=torch.float64)
     attention = Attention(score.score, dropout=0.25).double()
@@ -226,7 +226,7 @@ def test_dropout_is_not_shown_by_look_and_absent_in_evaluation():
 
 
 def huge_scores(name, dtype):
-    """A score, queries and keys whose scores are ±1e4."""
+    """Return a score, queries and keys whose scores are ±1e4."""
     sign = torch.tensor([[1.0], [-1.0], [1.0]])
     hundred = torch.full((2, 1), 100.0)
     if name == "general":

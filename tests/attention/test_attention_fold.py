@@ -1,4 +1,4 @@
-"""fold: key-value pairs from an iterator of any length, equal to dense."""
+"""fold: key-value pairs from an iterator of any length give the same result as dense."""
 
 import weakref
 
@@ -85,7 +85,7 @@ def test_folding_with_nothing_to_look_at_gives_zeros_and_finite_gradients(predic
 
 
 def test_folding_reads_its_blocks_one_at_a_time():
-    """Constant memory: a block may be gone when the next is read."""
+    """Memory is constant: a block may be freed once the next is read."""
     held, attention = [], Attention(Dot())
 
     def blocks():

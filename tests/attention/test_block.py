@@ -15,13 +15,13 @@ from regard.errors import ArgumentError
 
 
 def norms_of(block):
-    """The layer norms, in the order of the sublayers they belong to."""
+    """Return oracles of the layer norms, in the order of their sublayers."""
     found = [part for part in block.modules() if isinstance(part, nn.LayerNorm)]
     return [oracles.layer_norm(part.weight, part.bias, part.eps) for part in found]
 
 
 def feed_forward_of(block, activation="relu"):
-    """The two linear layers that belong to no attention, in order."""
+    """Return the two linear layers outside attention, in order."""
     inside = {id(p) for name in ("attention", "cross") for p in (getattr(block, name, None) or nn.Module()).modules()}
     inner, outer = (part for part in block.modules() if isinstance(part, nn.Linear) and id(part) not in inside)
     return oracles.feed_forward(*(oracles.linear(part.weight, part.bias) for part in (inner, outer)), activation)
@@ -74,7 +74,7 @@ def test_a_block_with_cross_attention_equals_the_loop(norm):
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_the_activation_is_its_formula(activation):
-    """In a block with cross-attention, and in what stacks and mixing blocks build."""
+    """Check the activation in a block with cross-attention, and in the blocks that stacks and mixing blocks build."""
     block, x, memory = (
         scrambled(Block(6, 2, hidden=9, cross=True, activation=activation)),
         normal(1, 3, 6),
@@ -108,7 +108,7 @@ def test_the_hidden_layer_is_four_times_as_wide_by_default():
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("feed_forward", [True, False])
 def test_what_stands_beside_attention_can_be_taken_away(norm, residual, feed_forward):
-    """Each switch alone and together with the others, part by part by its definition, with cross-attention."""
+    """Test each switch alone and combined, part by part against its definition, with cross-attention."""
     options = {"norm": norm, "residual": residual, "feed_forward": feed_forward}
     block = scrambled(Block(6, 2, hidden=9, cross=True, **options))
     x, memory = normal(2, 3, 6), normal(2, 5, 6)

@@ -16,7 +16,7 @@ from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed
 
 
 def last_norm(module):
-    """The norm after a pre-norm stack, if there is one outside its blocks."""
+    """Return the norm after a pre-norm stack, or None if all norms are inside its blocks."""
     inside = {id(part) for block in module.blocks for part in block.modules()}
     found = [part for part in module.modules() if isinstance(part, nn.LayerNorm) and id(part) not in inside]
     assert len(found) <= 1
@@ -56,7 +56,7 @@ def test_a_decoder_equals_the_loop_and_is_causal_by_itself(norm):
 
 
 def test_a_pre_norm_stack_ends_with_a_norm_and_a_post_norm_stack_does_not():
-    """Otherwise the sum of all residuals leaves the stack unnormed, or is normed twice."""
+    """Otherwise the sum of all residuals would leave the stack without a norm, or be normalised twice."""
     for build in (Encoder, Decoder):
         assert last_norm(build(4, 2, 2, norm="pre")) is not None
         assert last_norm(build(4, 2, 2, norm="post")) is None
@@ -135,7 +135,7 @@ def test_stepping_several_at_once_equals_the_decoder():
 
 
 def test_rows_of_a_decoder_may_be_at_different_steps():
-    """A row's past is emptied and starts again while the other goes on."""
+    """One row's past is emptied and starts again while the other row continues."""
     decoder, x, memory = scrambled(Decoder(8, 2, 2, rotary=True)).eval(), normal(2, 6, 8), normal(2, 4, 8)
     with torch.no_grad():
         state = decoder.start(memory, 9)
@@ -193,7 +193,7 @@ def test_steps_do_not_grow_a_graph():
 
 @pytest.mark.parametrize("options", [{"norm": "none"}, {"residual": False}, {"feed_forward": False}])
 def test_a_bare_stack_steps_as_it_reads(options):
-    """Without norm, residual or feed-forward nets, decoding step by step equals all steps at once."""
+    """Without norm, residual or feed-forward nets, decoding step by step equals decoding all steps at once."""
     decoder = scrambled(Decoder(8, 2, 2, hidden=12, **options)).eval()
     x, memory = normal(2, 4, 8), normal(2, 5, 8)
     state = decoder.start(memory, 4)

@@ -1,4 +1,4 @@
-"""Caches: fixed buffers filled row by row; cached equals re-fed, whatever step each row is at."""
+"""Caches: fixed buffers filled row by row; cached results equal uncached ones, whatever step each row is at."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def without_gradients():
 
 
 def step(heads, x, cache):
-    """One query a row: the cache takes its key and value, then it looks at all of them."""
+    """Run one query per row: the cache takes its key and value, then the query looks at all of them."""
     start = cache.length.clone()
     cache.extend(heads.prepare(x, start=start))
     return heads(x, cache, start=start)
@@ -42,7 +42,7 @@ def test_cached_equals_refed_one_query_at_a_time(name, size):
     heads, x = scrambled(HEADS[name]()), normal(3, 7, 8)
     cache = heads.cache(3, size)
     for buffer in [b for b in vars(cache).values() if isinstance(b, torch.Tensor) and b.is_floating_point()]:
-        buffer.fill_(1e4)  # what is past the length is never read
+        buffer.fill_(1e4)  # entries past the length are never read
     steps = [step(heads, x[:, i : i + 1], cache) for i in range(7)]
     assert cache.length.tolist() == [7, 7, 7]
     agree(torch.cat(steps, dim=1), heads(x, span=Causal()))
@@ -50,7 +50,7 @@ def test_cached_equals_refed_one_query_at_a_time(name, size):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_rows_may_be_at_different_steps(name):
-    """A row that starts late, in a place freed by another, gives what it gives alone."""
+    """A row that starts late, in a slot freed by another row, gives the same result as alone."""
     heads, x, late = scrambled(HEADS[name]()), normal(2, 6, 8), normal(1, 3, 8)
     cache, fresh = heads.cache(2, 9), heads.cache(1, 9)
     for i in range(3):
@@ -102,7 +102,7 @@ def test_an_empty_cache_gives_zeros():
 
 
 def filled(heads, lengths, size=9):
-    """A cache whose rows have different lengths, and what each row was fed."""
+    """Return a cache whose rows have different lengths, and the input of each row."""
     fed, cache = [normal(length, 8) for length in lengths], heads.cache(len(lengths), size)
     for row, x in enumerate(fed):
         one = heads.cache(1, size)
@@ -135,7 +135,7 @@ def test_select_reorders_in_place():
     fed = [fed[2], fed[1], fed[1]]
     assert [b.data_ptr() for b in buffers(cache)] == pointers
     assert cache.length.tolist() == [5, 1, 1]
-    for row in range(3):  # what is written then goes to the right place
+    for row in range(3):  # new keys then go to the right position
         fed[row] = torch.cat([fed[row], normal(1, 8)])
     cache.extend(heads.prepare(torch.stack([x[-1:] for x in fed])))
     reads(heads, cache, fed)
@@ -154,7 +154,7 @@ def test_take_gives_some_rows_and_leaves_the_rest_alone():
 
 
 def test_extending_copies_no_buffer():
-    """Written by index into fixed buffers, the length on the device: nothing whose shape hangs on the data."""
+    """Extending writes into fixed buffers by index; the length stays on the device, and no shape depends on data."""
     heads = scrambled(HEADS["plain"]())
     cache = heads.cache(2, 9)
     before = {name: (b.data_ptr(), b.shape) for name, b in vars(cache).items() if isinstance(b, torch.Tensor)}
@@ -175,7 +175,7 @@ def test_a_cached_look_has_no_weight_past_the_length():
 
 
 def test_a_prediction_over_a_cache_knows_how_full_it_is():
-    """S is the length of the row, not the size of the buffer."""
+    """S is the row's length, not the size of the buffer."""
     attention = scrambled(Attention(General(5, 5), span=Predictive(5, 2)))
     query, keys = normal(2, 1, 5), normal(2, 6, 5)
     cache = attention.cache(2, 20, keys=5, values=5)
@@ -205,14 +205,14 @@ def test_a_cache_under_a_mask_of_its_whole_size():
     torch.testing.assert_close(looks[""].context, called)
 
 
-# ---- `BeamIndexCache`: a beam's cache whose keys stay where they are equals one whose rows are copied
+# ---- `BeamIndexCache`: a beam's cache that leaves keys in place equals one that copies rows
 
 
 BEAM_HEADS = {"plain": lambda: Heads(8, heads=2), "rotary": lambda: Heads(8, heads=2, rotary=Rotary(4))}
 
 
 def caches(heads, rows=4, size=6):
-    """One of each kind; on a GPU `heads.cache` gives the second."""
+    """Return a cache of each kind; on a GPU `heads.cache` returns the second."""
     plain = heads.cache(rows, size)
     shared = heads.cache(rows, size)
     keys, values = (torch.full(buffer.shape, 1e4, dtype=buffer.dtype) for buffer in (shared.keys, shared.values))
@@ -236,7 +236,7 @@ def test_a_reordered_beam_is_the_same(name):
 
 
 def test_taken_and_put_rows_have_their_own_past():
-    """Two sentences of two rows; a row's past may lie in the other row of its sentence."""
+    """Two sentences of two rows each; a row's past may be stored in the other row of its sentence."""
     heads = scrambled(BEAM_HEADS["plain"]())
     plain, lines = caches(heads)
     for _ in range(3):
@@ -262,7 +262,7 @@ def test_taken_and_put_rows_have_their_own_past():
 
 
 def test_everybody_sees_the_line():
-    """A forward, a look and a mask of the whole size, after a reordering."""
+    """Check a forward, a look and a mask of the full size after a reordering."""
     heads = scrambled(BEAM_HEADS["plain"]())
     plain, lines = caches(heads, rows=3)
     for _ in range(2):

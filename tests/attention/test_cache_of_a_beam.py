@@ -1,4 +1,4 @@
-"""The cache of a beam against rows with caches of their own, through any history of forks and leave-takings."""
+"""The cache of a beam against rows with caches of their own, through random forks and departures."""
 
 import random
 
@@ -17,7 +17,7 @@ SIZE, WIDTH = 9, 8
 
 
 def begun(heads, sentences, steps):
-    """A cache of one row a sentence, some steps old."""
+    """Return a cache of one row per sentence after `steps` steps."""
     cache = heads.cache(sentences, SIZE, dtype=torch.float64)
     for step in range(steps):
         heads.step(normal(sentences, 1, WIDTH), cache, start=step)
@@ -43,7 +43,7 @@ def test_forks_are_copies(rotary, rows, steps):
             parents = torch.randint(rows, (sentences, rows)) + torch.arange(0, sentences * rows, rows)[:, None]
             beam.select_(parents.flatten())
             own.select_(parents.flatten())
-            if sentences > 1 and random.random() < 0.4:  # some sentences leave
+            if sentences > 1 and random.random() < 0.4:  # some sentences leave the batch
                 keep = torch.tensor(sorted(random.sample(range(sentences), sentences - 1)))
                 index = (keep[:, None] * rows + torch.arange(rows)).flatten()
                 beam, own, sentences = beam.take(index), own.take(index), sentences - 1
@@ -53,7 +53,7 @@ def test_forks_are_copies(rotary, rows, steps):
 
 def test_when_rows_cannot_share():
     heads = scrambled(Heads(WIDTH, 2))
-    assert SharedBeamCache.from_cache(begun(heads, 2, 1), MOST_ROWS + 1) is None  # too many to look at each other's
+    assert SharedBeamCache.from_cache(begun(heads, 2, 1), MOST_ROWS + 1) is None  # too many rows to share
     uneven = begun(heads, 2, 1)
     uneven.length[0] = 0
     assert SharedBeamCache.from_cache(uneven, 2) is None
@@ -62,7 +62,7 @@ def test_when_rows_cannot_share():
     assert SharedBeamCache.from_cache(alone, 2) is None
     assert SharedBeamCache.from_cache(BeamIndexCache.from_cache(begun(heads, 2, 1)), 2) is None
     heads.register_forward_hook(lambda *_: None)
-    assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # somebody watches
+    assert not isinstance(repeat_cache_rows(begun(heads, 2, 1), 2), SharedBeamCache)  # a hook is registered
 
 
 def test_what_a_beam_refuses():

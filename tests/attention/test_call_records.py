@@ -1,4 +1,4 @@
-"""watch: every attention of a model under its plain name, computed when asked for, from what the forward used."""
+"""watch: every attention of a model under its plain name, computed on demand from the inputs of the forward."""
 
 import gc
 import weakref
@@ -19,9 +19,9 @@ from regard.errors import RegardError, ShapeError, WatchError
 
 
 class Counting(General):
-    """A score that counts how often it is asked."""
+    """A score that counts its calls."""
 
-    form = "other"  # no fused kernel, which would not ask it
+    form = "other"  # no fused kernel, which would bypass it
     calls = 0
 
     def compare(self, asked, projected, first=0):
@@ -96,7 +96,7 @@ def test_only_those_that_are_asked_for_are_watched():
 
 
 def test_looks_have_what_was_passed():
-    """Spans, values, positionally or by name."""
+    """Check spans and values, passed by position or by name."""
     model = nn.ModuleDict({"a": Attention(Dot()), "b": Attention(Dot())})
     query, keys, values = normal(2, 3, 5), normal(2, 7, 5), normal(2, 7, 4)
     with watch(model) as looks:
@@ -116,7 +116,7 @@ def test_a_look_is_differentiable():
 
 @pytest.mark.parametrize("grows", [False, True])
 def test_repeated_calls_are_joined_along_the_queries(grows):
-    """A decoder's loop: one query a call; with `grows`, over ever more keys."""
+    """A decoder's loop makes one query per call; with `grows`, over a growing number of keys."""
     model = nn.ModuleDict({"attend": Attention(Dot())})
     query, keys = normal(2, 6, 5), normal(2, 6, 5)
     with watch(model) as looks:
@@ -139,7 +139,7 @@ def test_repeated_calls_of_heads_are_joined_along_the_queries():
 
 
 def test_heads_are_reported_once():
-    """The outermost attention only, with all its heads."""
+    """Report only the outermost attention, with all its heads."""
     model = nn.ModuleDict(
         {"self": Heads(6, heads=2), "cross": Heads(6, heads=2, score=lambda d: Additive(d, d, hidden=4))}
     )
@@ -190,7 +190,7 @@ def test_an_input_overwritten_since_is_refused():
 
 
 def test_a_parameter_overwritten_since_is_refused():
-    """An optimiser's step between the forward and the question would show weights that nobody used."""
+    """An optimiser step between the forward and the look would show weights that the forward did not use."""
     model, x = nn.ModuleDict({"a": Attention(General(5, 5))}), torch.randn(2, 3, 5)
     with watch(model) as looks:
         model["a"](x, x)
@@ -285,7 +285,7 @@ def test_watching_hard_training_does_not_change_the_draws():
 
 @pytest.mark.parametrize("rotary", [False, True])
 def test_a_decoder_that_steps_shows_what_it_shows_at_once(rotary):
-    """One query a step over a growing cache, joined, equals teacher forcing."""
+    """One query per step over a growing cache, joined, equals teacher forcing."""
     decoder, x, memory = Decoder(8, 2, 2, rotary=rotary).double().eval(), normal(2, 5, 8), normal(2, 4, 8)
     with torch.no_grad():
         with watch(decoder) as whole:
@@ -301,7 +301,7 @@ def test_a_decoder_that_steps_shows_what_it_shows_at_once(rotary):
 
 
 def test_a_grid_in_a_loop_is_joined_along_the_queries():
-    """A captioner's loop: one word a call, weights [b n h w]."""
+    """A captioner's loop: one word per call, weights [b n h w]."""
     model, query, features = (
         nn.ModuleDict({"look": GridAttention(Attention(Dot()))}),
         normal(2, 4, 5),
@@ -322,7 +322,7 @@ def test_zhangs_layer_is_seen():
 
 
 def test_calls_that_cannot_be_joined_are_refused():
-    """Rows that leave the batch between two calls."""
+    """Rows leave the batch between two calls."""
     model = nn.ModuleDict({"a": Attention(Dot())})
     with watch(model) as looks:
         model["a"](torch.randn(3, 1, 5), torch.randn(3, 4, 5))

@@ -1,4 +1,4 @@
-"""Bad input: a regard error that names the argument, what came and what was expected."""
+"""Bad input: a regard error that names the argument, the value given and the value expected."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packe
 from regard.attention.weighting import Gumbel, Softmax, Sparsemax
 from regard.errors import ArgumentError, BackendError, DeviceError, DtypeError, RegardError, ShapeError
 
-pytestmark = pytest.mark.unchecked  # the shape-checking hook would speak before the library does
+pytestmark = pytest.mark.unchecked  # the shape-checking hook would raise before the library does
 
 
 def x(*shape, **options):
@@ -23,7 +23,7 @@ def x(*shape, **options):
 
 @dataclass
 class Bad:
-    """A call that must fail: the error it raises and the fragments that its message must have."""
+    """A call that must fail: the error it raises and the fragments that its message must contain."""
 
     call: object
     error: type[RegardError]

@@ -1,4 +1,4 @@
-"""Fused stacks: which blocks they know; what they compute is tested on a GPU, in test_fused_stack_gpu.py."""
+"""Fused stacks: which blocks they support; test_fused_stack_gpu.py tests their results on a GPU."""
 
 import interpreted  # noqa: F401
 import pytest
@@ -14,7 +14,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @pytest.mark.parametrize("cross", [False, True])
 def test_what_the_fused_stacks_know(cross):
-    """Scaled and unscaled dot products of heads as deep as they are wide; all else is left to the blocks."""
+    """Scaled and unscaled dot products of heads as deep as they are wide are supported; the blocks compute all else."""
     known = [
         {},
         {"activation": "gelu"},
@@ -37,7 +37,7 @@ def test_a_feed_forward_net_of_other_parts_is_left_to_the_blocks():
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
 def test_the_feed_forward_net_is_the_blocks(activation):
-    """Its kernels interpreted, in float32: result and every gradient but that of the last bias, which comes later."""
+    """Interpret its kernels in float32: result and every gradient but the last bias's, which is computed later."""
     pytest.importorskip("triton")
     feed = Block(16, 1, hidden=24, activation=activation).feed.to(DEVICE)
     for parameter in feed.parameters():

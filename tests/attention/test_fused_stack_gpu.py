@@ -1,4 +1,4 @@
-"""Blocks in few passes over memory: as Block computes them, in half precision, for sequences end to end."""
+"""Blocks in few passes over memory: equal to Block in half precision, for packed sequences."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def spans():
 
 
 def computed(encoder, decoder, source, target, dtype):
-    """Output and gradients."""
+    """Return the output and gradients."""
     source, target = (each.clone().requires_grad_() for each in (source, target))
     inside, own, across = spans()
     with torch.autocast("cuda", torch.bfloat16, enabled=dtype is torch.bfloat16):
@@ -62,7 +62,7 @@ def test_as_the_blocks(norm, score, activation, monkeypatch):
     monkeypatch.setattr(fused_stack, "run", lambda *given, run=fused_stack.run: ran.append(1) or run(*given))
     for seed in range(DRAWS):
         encoder, decoder = stacks(norm, seed, score=score, activation=activation)
-        if score is not None:  # scores of the same size, so that roundings count for as much
+        if score is not None:  # keep scores of equal size, so that rounding errors weigh the same
             for heads in (part for stack in (encoder, decoder) for part in stack.modules() if isinstance(part, Heads)):
                 heads.projection.weight.data[: heads.query_size] *= 32**-0.5
                 heads.projection.bias.data[: heads.query_size] *= 32**-0.5

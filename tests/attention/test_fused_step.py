@@ -1,4 +1,4 @@
-"""A decoder's step in one run: what the blocks compute, whoever asks, and whatever was put in a part's place."""
+"""A decoder's fused step: equal to the blocks for every caller and every replaced part."""
 
 import copy
 import gc
@@ -32,7 +32,7 @@ def make(size=12, heads=2, layers=2, dtype=torch.float32, **options):
 
 
 def steps(decoder, x, memory, lengths=None, size=None):
-    """Every position, one step after the other, with the names of who took them."""
+    """Run every position step by step; return the outputs and the names of the functions that computed them."""
     span = None if lengths is None else Lengths(lengths)
     outputs, names = [], []
     with torch.inference_mode():
@@ -75,7 +75,7 @@ def test_weights_that_may_be_packed():
 
 @pytest.mark.parametrize("rows", [2, 5, 10])
 def test_a_beam_that_forks(rows):
-    """Rows descend from each other at random; each computes what it would with a past of its own."""
+    """Rows descend from each other at random; each gives the same result as with a past of its own."""
     decoder, memory = make(rotary=True), torch.randn(1, 5, 12)
     x, descent = torch.randn(6, rows, 12), torch.randint(0, rows, (6, rows))
     with torch.inference_mode():
@@ -111,7 +111,7 @@ def test_rows_that_are_not_equally_far():
         close(decoder.step(x[:1, 6:], state.take(torch.tensor([0])))[:, 0], whole[:1, 6])
 
 
-# ---- what the blocks have to do
+# ---- steps that the blocks have to compute
 
 
 def is_left_to_the_blocks(decoder, rows=1, memory_span=None):
@@ -123,7 +123,7 @@ def is_left_to_the_blocks(decoder, rows=1, memory_span=None):
 
 
 class Averaging(nn.Module):
-    """A part in the place of heads that prepares and attends as they do."""
+    """A replacement for heads with the same prepare and attend methods."""
 
     def __init__(self):
         super().__init__()
@@ -228,7 +228,7 @@ def test_who_begins_to_listen_is_called_from_the_next_step_on():
     close(torch.cat(outputs, 1), forward(decoder, x, memory))
 
 
-# ---- what was replaced
+# ---- replaced parts
 
 
 def assign(decoder):

@@ -16,13 +16,13 @@ from regard.attention.weighting import Hard
 
 
 def pointwise(convolution):
-    """A 1×1 convolution as a projection of one place's vector."""
+    """Return a 1×1 convolution as a projection of one position's vector."""
     assert tuple(convolution.kernel_size) == (1, 1)
     return oracles.linear(convolution.weight[:, :, 0, 0], convolution.bias)
 
 
 def by_loop(layer, x):
-    """Zhang's f is on the keys, g on the queries, h on the values, v after the sum."""
+    """Apply the oracle: Zhang's f maps the keys, g the queries, h the values, and v follows the sum."""
     lead = x.shape[:-3]
     parts = [pointwise(part) for part in (layer.key, layer.query, layer.value, layer.output)]
     seen = [oracles.zhang(x[row], *parts, layer.gamma) for row in oracles.rows_of(lead)]
@@ -64,7 +64,7 @@ def test_zhangs_scores_are_not_scaled():
 
 
 def test_zhangs_convolution_comes_after_the_sum():
-    """Its bias is then added once a place, whatever the weights."""
+    """Its bias is then added once per position, whatever the weights."""
     layer, x = scrambled(GridSelfAttention(8)), normal(1, 8, 2, 3)
     assert layer.output.weight.shape == (8, layer.value.weight.shape[0], 1, 1)
     torch.nn.init.zeros_(layer.value.weight)
@@ -73,7 +73,7 @@ def test_zhangs_convolution_comes_after_the_sum():
 
 
 def test_zhangs_layer_follows_the_order_of_places():
-    """No positions in it: turning the picture turns the result."""
+    """The layer has no positions: flipping the picture flips the result."""
     layer, x = scrambled(GridSelfAttention(8)), normal(2, 8, 3, 4)
     agree(layer(x.flip(-1)), layer(x).flip(-1), [x])
     agree(layer(x.transpose(-1, -2)), layer(x).transpose(-1, -2), [x])

@@ -1,4 +1,4 @@
-"""Heads against the loop of Vaswani et al., section 3.2.2; and the properties that hold for any heads."""
+"""Heads against the loop of Vaswani et al., section 3.2.2, and the properties that all heads share."""
 
 import copy
 import math
@@ -20,13 +20,13 @@ from regard.errors import ArgumentError, ShapeError
 
 
 def matrix(module, size):
-    """The matrix [out, in] and the offset [out] of an affine module, whatever it keeps them as."""
+    """Return the matrix [out, in] and the offset [out] of an affine module, however it stores them."""
     offset = module(torch.zeros(1, size, dtype=torch.float64))[0]
     return (module(torch.eye(size, dtype=torch.float64)) - offset).mT, offset
 
 
 def by_loop(module, x, memory=None, *, heads, **options):
-    """The oracle with the module's projections."""
+    """Run the oracle with the module's projections."""
     memory = x if memory is None else memory
     parts = [
         oracles.slices(*matrix(part, width), heads)
@@ -62,7 +62,7 @@ def test_self_attention_equals_the_loop(heads, bias):
     ],
 )
 def test_sizes_are_free(options):
-    """D_Q over all heads, D_V over all heads and the memory's width; the result has the input's."""
+    """D_Q and D_V over all heads and the memory's width are free; the result has the input's width."""
     module, lead = scrambled(Heads(6, heads=3, **options)), leading()
     x, memory = normal(*lead, number(1, 4), 6), normal(*lead, number(1, 6), options.get("memory_size", 6))
     expected = by_loop(module, x, memory, heads=3)
@@ -73,7 +73,7 @@ def test_sizes_are_free(options):
 
 @pytest.mark.parametrize("options", [{}, {"memory_size": 5}, {"query_size": 9, "value_size": 3}, {"split": "input"}])
 def test_values_of_their_own(options):
-    """MultiHead(Q, K, V) as the paper writes it: weights from Q and K, contexts from V, in every way to ask."""
+    """MultiHead(Q, K, V) as in the paper: weights from Q and K, contexts from V, in every calling form."""
     module, lead = scrambled(Heads(6, 1 if "memory_size" in options else 3, **options)), leading()
     width, m = options.get("memory_size", 6), number(1, 6)
     x, keys, values = normal(*lead, number(1, 4), 6), normal(*lead, m, width), normal(*lead, m, width)
@@ -98,8 +98,8 @@ def test_values_of_their_own_under_a_span_and_positions():
     module, x, values = scrambled(Heads(8, 2, rotary=Rotary(4))), normal(2, 5, 8), normal(2, 5, 8)
     agree(module(x, x, values, Causal(), 3)[:, 0], module(x[:, :1], x[:, :1], values[:, :1], start=3)[:, 0])
     agree(module(x, None, values, span=Causal(), start=3), module(x, x, values, Causal(), 3))
-    agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in their place
-    agree(module(x, None, Causal(), 3), module(x, None, span=Causal(), start=3))  # and the start behind it
+    agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in place of the values
+    agree(module(x, None, Causal(), 3), module(x, None, span=Causal(), start=3))  # and then the start
     agree(module(x, None, None, 3), module(x, start=3))
 
 
@@ -144,7 +144,7 @@ def test_a_mask_may_be_one_a_head(lead):
 
 
 def test_a_mask_a_row_is_not_taken_for_one_a_head():
-    """As many rows as heads: [b n m] is a mask a row."""
+    """With as many rows as heads, [b n m] is a mask per row."""
     module, x, mask = scrambled(Heads(6, heads=2)), normal(2, 4, 6), torch.rand(2, 4, 4) < 0.6
     expected = by_loop(module, x, heads=2, span=oracles.mask(mask))
     agree(module(x, span=Mask(mask)), expected.context, [x])
@@ -198,7 +198,7 @@ def test_a_score_with_its_own_parameters_in_each_head(name, span_name):
     each = [part for part in module.modules() if isinstance(part, Score) and not any(part.children())]
     if name == "additive":
         each = [part for part in module.modules() if isinstance(part, Additive)]
-    scores = [oracle(part) for part in each] * (3 if name == "dot" else 1)  # of which one serves all heads
+    scores = [oracle(part) for part in each] * (3 if name == "dot" else 1)  # one oracle serves all heads
     assert len(scores) == 3
     expected = by_loop(module, x, memory, heads=3, score=scores, span=span.oracle)
     for _, actual in each_backend(module, x, memory, span=span.span):
@@ -226,7 +226,7 @@ def test_split_input_gives_each_head_its_slice_and_no_output_projection(options)
 
 
 def test_split_input_keeps_heads_apart():
-    """The first head's result does not hang on the second head's slice."""
+    """The first head's result does not depend on the second head's slice."""
     module, x = scrambled(Heads(6, heads=2, split="input")), normal(4, 6)
     (gradient,) = torch.autograd.grad(module(x)[:, :3].sum(), x)
     assert gradient[:, :3].any()
@@ -344,7 +344,7 @@ def test_prepared_equals_unprepared(options, span_name):
 @pytest.mark.parametrize("part", ["query", "key", "value", "output"])
 @pytest.mark.parametrize("cross", [False, True])
 def test_projections_can_be_hooked(part, cross):
-    """Ablation puts a hook on a projection and takes a head out; in self-attention too, where q, k and v are one."""
+    """Ablation hooks a projection to remove a head, also in self-attention, where q, k and v are one projection."""
     module, x = scrambled(Heads(6, heads=2)), normal(2, 5, 6)
     memory = normal(2, 4, 6) if cross else x
     seen = []
@@ -364,7 +364,7 @@ def test_projections_can_be_hooked(part, cross):
 
 
 def test_dropout_is_on_the_weights():
-    """With one value the weights' dropout is all or nothing, a head and a query at a time."""
+    """With one value, dropout keeps or zeroes the whole weight of each head and query."""
     module = scrambled(Heads(6, heads=2, dropout=0.5, bias=False)).train()
     x, memory = normal(200, 3, 6), normal(200, 1, 6)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Look: what was seen is what was used."""
+"""Look: it reports the weights that the forward used."""
 
 import oracles
 import pytest
@@ -67,7 +67,7 @@ def test_look_entropy_is_that_of_the_weights():
 
 
 def test_look_entropy_of_a_hard_choice_is_that_of_what_it_was_drawn_from():
-    """Xu et al.'s entropy term needs the distribution's, not the sample's zero."""
+    """Xu et al.'s entropy term needs the entropy of the distribution, not the sample's zero."""
     query, keys = normal(2, 3, 5), normal(2, 6, 5)
     soft = Attention(Dot()).look(query, keys).entropy
     agree(Attention(Dot(), weighting=Hard()).train().look(query, keys).entropy, soft, [query, keys])
@@ -102,7 +102,7 @@ def test_what_has_no_meaning_is_none():
 
 @pytest.mark.parametrize("build", [Hard, Gumbel])
 def test_one_look_is_one_draw(build):
-    """Weights, picked and context tell of the same draw."""
+    """Weights, picked and context come from the same draw."""
     query, keys, values = normal(500, 1, 3), normal(500, 7, 3), normal(500, 7, 4)
     look = Attention(Dot(), weighting=build()).train().look(query, keys, values)
     agree(look.context, look.weights @ values)

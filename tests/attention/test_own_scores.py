@@ -1,4 +1,4 @@
-"""A score of one's own is computed as it is written, whatever would be faster, or refused; and heads of one's own."""
+"""A custom score is computed as written, even where a faster path exists, or refused; and custom heads."""
 
 import re
 from pathlib import Path
@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def recipe(what):
-    """What CONTRIBUTING says to write for a new part."""
+    """Return the recipe that CONTRIBUTING gives for a new part."""
     return re.search(rf"^\| a {what} \| (.+?) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)[1]
 
 
 class Distance(Score):
-    """The recipe's: minus the distance of W q and U k."""
+    """The recipe's score: minus the distance of W q and U k."""
 
     def __init__(self, query_size, key_size, hidden):
         super().__init__()
@@ -85,7 +85,7 @@ def test_a_score_by_the_recipe_in_heads():
         torch.testing.assert_close(look.scores[:, head], expected)
 
 
-# ---- what nobody would call
+# ---- methods that would never be called
 
 
 @pytest.mark.parametrize("kind", [Score, Dot, General, Additive, Cosine])
@@ -97,7 +97,7 @@ def test_a_score_that_overrides_forward_is_refused(kind):
     sentence += r"`compare\(projected_query, projected_keys, first\)`"
     with pytest.raises(TypeError, match=sentence):
         type("Mine", (kind,), {"forward": forward})
-    with pytest.raises(TypeError, match="override `compare"):  # from a class beside it
+    with pytest.raises(TypeError, match="override `compare"):  # inherited from another base class
         type("Mine", (type("Beside", (), {"forward": forward}), kind), {})
 
 
@@ -110,7 +110,7 @@ def test_a_score_that_says_nothing_is_refused(form):
             call(x, x)
 
 
-# ---- what replaces a part of what is there
+# ---- overrides of one method of a built-in score
 
 
 class Negative:
@@ -166,7 +166,7 @@ def changed(kind, change):
 
 
 def by_hand(kind, change, plain, query, keys):
-    """The scores that the class says."""
+    """Return the scores that the class defines."""
     asked, projected = plain.project_query(query), plain.project_keys(keys)
     asked = 2 * asked if change is Twice else asked
     projected = projected + 0.3 if change is Shifted else projected
@@ -178,7 +178,7 @@ def by_hand(kind, change, plain, query, keys):
 
 
 @pytest.mark.parametrize(("kind", "change"), CHANGES)
-@pytest.mark.parametrize("rows", [2, 600])  # few, and so many that additive scores are computed in chunks
+@pytest.mark.parametrize("rows", [2, 600])  # few rows, and so many that additive scores are computed in chunks
 def test_whatever_a_subclass_changes_is_computed(kind, change, rows):
     score, plain = changed(kind, change)
     query, keys, values = torch.randn(2, 3, 6), torch.randn(2, rows, 6), torch.randn(2, rows, 4)
@@ -231,7 +231,7 @@ def test_a_subclass_with_its_own_vector():
 
 
 def test_heads_of_ones_own_step_as_they_run():
-    """A step looks at what is there through the forward, where that is one's own."""
+    """A step over a cache goes through the overridden forward."""
 
     class Loud(Heads):
         def forward(self, x, memory=None, span=None, start=0):
@@ -266,7 +266,7 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
 
 
 def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
-    """A subclass of a built-in part is not served by the built-in's fused kernel."""
+    """The built-in's fused kernel does not serve a subclass."""
 
     class Opposite(Dot):
         def compare(self, asked, projected, first=0):
@@ -282,11 +282,11 @@ def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
         torch.testing.assert_close(attention(x, x), attention.look(x, x).context)
 
 
-# ---- every other name that a score has
+# ---- every other attribute of a score
 
 
 class TwoArguments(Score):
-    """`compare` as one would first write it, without the index of the first key."""
+    """`compare` as a first attempt would write it, without the index of the first key."""
 
     def compare(self, query, keys):
         return query @ keys.mT

@@ -1,4 +1,4 @@
-"""A span of one's own is computed as it is written, or refused."""
+"""A custom span is computed as written, or refused."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_a_packed_span_that_narrows_is_refused():
 
 
 class Backwards:
-    """Sees what its parent does not."""
+    """A span that sees the complement of its parent."""
 
     def narrow(self, limits, query):
         whole = super().narrow(limits, query).mask()
@@ -57,7 +57,7 @@ SPANS = {
 
 
 def shown(name, span):
-    """What the backward one sees."""
+    """Return the mask of the backward span."""
     i, j = torch.arange(7)[:, None], torch.arange(7)
     if name == "lengths":
         return j >= torch.tensor([3, 6])[:, None, None]

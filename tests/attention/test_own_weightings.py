@@ -1,4 +1,4 @@
-"""A weighting of one's own is computed as it is written, whatever would be faster, or refused."""
+"""A custom weighting is computed as written, even where a faster path exists, or refused."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Plans: who computes a call and why nobody faster does; what is settled once, and renewed when something changes."""
+"""Plans: which backend computes a call and why no faster one does; settled once, and renewed after a change."""
 
 import copy
 import pickle
@@ -87,7 +87,7 @@ def test_the_plan_is_what_is_done(attention, span, monkeypatch):
 
 
 class Sharp(Dot):
-    """A score of one's own."""
+    """A custom score."""
 
     def scale(self, width):
         return 3.0
@@ -110,7 +110,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_settled_is_renewed(change):
-    """The forward, which takes what was settled, equals the look, which does not; before and after the change."""
+    """The forward, which uses the plan, equals the look, which does not; before and after the change."""
     attention, x = Attention(Dot(scaled=True)), torch.randn(2, 5, 64)
     before = attention(x, x)
     torch.testing.assert_close(before, weights(attention, x) @ x)
@@ -177,7 +177,7 @@ def test_what_is_settled_is_copied_with_its_module_and_never_more():
 
 
 class Own(Span):
-    """A span of one's own that counts how often it is asked."""
+    """A custom span that counts its calls."""
 
     def __init__(self):
         self.asked = 0
@@ -203,7 +203,7 @@ SPANS = {
 @pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("name", SPANS)
 def test_a_stack_equals_its_blocks(name, rotary, norm):
-    """Blocks that are called one by one resolve the span each for itself."""
+    """Blocks that are called one by one each resolve the span themselves."""
     span, x, memory = SPANS[name](), torch.randn(2, 5, 16), torch.randn(2, 5, 16)
     encoder = Encoder(16, heads=2, layers=3, norm=norm, rotary=rotary)
     y = x
@@ -229,7 +229,7 @@ def test_a_span_is_narrowed_once_for_all_layers(monkeypatch):
     assert len(asked) == 1
     own = Own()
     Encoder(16, heads=2, layers=4)(torch.randn(2, 5, 16), span=own)
-    assert own.asked == 4  # whose answer may hang on the query
+    assert own.asked == 4  # its result may depend on the query
 
 
 def test_what_asks_the_query_is_not_shared():
@@ -240,7 +240,7 @@ def test_what_asks_the_query_is_not_shared():
 
 
 class Seen(Heads):
-    """Heads of one's own, which note the span that they are given."""
+    """Custom heads that record the span passed to them."""
 
     def forward(self, x, memory=None, values=None, span=None, start=0):
         self.given = span
@@ -269,7 +269,7 @@ def test_whoever_listens_or_is_ones_own_is_given_the_span_itself():
 
 
 def test_a_step_asks_for_lengths_again_when_sentences_change():
-    """A memory's span is kept between steps on a CPU, until another sentence takes a place."""
+    """A CPU keeps a memory's span between steps, until another sentence takes a row."""
     decoder = Decoder(16, heads=2, layers=2).eval()
     memory, x = torch.randn(2, 5, 16), torch.randn(2, 1, 16)
     with torch.no_grad():

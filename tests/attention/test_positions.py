@@ -15,7 +15,7 @@ STARTS = [0, 3, "rows"]
 
 
 def places(lead, n, start):
-    """The position of every query [*lead n], from an int or one start a row."""
+    """Return the position of every query [*lead n], from an int or one start per row."""
     return (torch.as_tensor(start)[..., None] + torch.arange(n)).expand(*lead, n)
 
 
@@ -49,7 +49,7 @@ def test_sinusoids_of_other_toolkits_equal_their_formulas(sines, size, start):
 def test_halves_are_those_of_transformers_marian(size):
     marian = pytest.importorskip("transformers.models.marian.modeling_marian")
     theirs = marian.MarianSinusoidalPositionalEmbedding(100, size)
-    if hasattr(theirs, "create_weight"):  # newer ones fill the table when weights are initialised
+    if hasattr(theirs, "create_weight"):  # newer versions fill the table when they initialise weights
         theirs.weight = torch.nn.Parameter(theirs.create_weight(), requires_grad=False)
     expected = theirs(torch.Size([1, 40]), past_key_values_length=50)
     found = Sinusoidal(size, sines="halves")(torch.zeros(40, size), start=50)
@@ -141,7 +141,7 @@ def test_packed_sequences_are_counted_each_from_the_start(build):
     ],
 )
 def test_a_start_is_a_place_in_the_whole(build):
-    """One step at a time equals all at once."""
+    """One step at a time with a start equals all positions at once."""
     module, x = build().double(), normal(2, 7, 6)
     whole = module(x)
     agree(torch.cat([module(x[:, i : i + 1], start=i) for i in range(7)], dim=1), whole, [x])
@@ -170,7 +170,7 @@ def test_positions_break_permutation_equivariance(build):
 
 
 def test_positions_far_out_keep_their_precision():
-    """The angle is formed in more than half precision: neighbours at 3,000 stay apart in bfloat16."""
+    """The angle is computed in more than half precision: neighbours at 3,000 stay apart in bfloat16."""
     x = torch.zeros(2, 64, dtype=torch.bfloat16)
     near = Sinusoidal(64)(x, start=3000)
     expected = torch.stack([oracles.sinusoid(p, 64) for p in (3000, 3001)])

@@ -1,4 +1,4 @@
-"""Each score alone against its paper's formula, and what the papers' formulas make easy to get wrong."""
+"""Each score alone against its paper's formula, and easy mistakes in the papers' formulas."""
 
 import math
 
@@ -56,7 +56,7 @@ def test_general_has_one_weight_and_no_bias():
 
 
 def test_concat_is_additive_with_one_matrix():
-    """Luong's concat, the oracle of his own formula: W and U side by side, no bias."""
+    """Luong's concat against the oracle of his own formula: W and U side by side, no bias."""
     score, query, keys = scrambled(Additive(5, 3, hidden=7)), normal(2, 5), normal(6, 3)
     torch.nn.init.zeros_(score.key.bias)
     joined = oracles.concat(torch.cat([score.query.weight, score.key.weight], dim=1), score.v)
@@ -101,7 +101,7 @@ def test_location_comes_from_the_query_alone():
 
 @pytest.mark.parametrize("name", CONTENT_SCORES)
 def test_a_content_score_sees_one_query_and_one_key(name):
-    """e_ij hangs on q_i and k_j alone: the score of a part is the part of the scores."""
+    """e_ij depends only on q_i and k_j: the score of a slice is the slice of the scores."""
     case = SCORES[name](7)
     query, keys, _ = draw_inputs(case, (2,), 5, 7)
     whole = case.score(query, case.score.project_keys(keys))

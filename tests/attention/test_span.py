@@ -1,4 +1,4 @@
-"""Each span against its paper's formula, forward and gradients, through attention by every backend that serves it."""
+"""Each span against its paper's formula, forward and gradients, in attention by every backend that serves it."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_span_equals_the_formula(name, repeat):
 
 
 def test_strictly_earlier_is_causal_from_minus_one():
-    """Cheng et al.'s intra-attention: the first query has nothing to look at."""
+    """Cheng et al.'s intra-attention: the first query has no key to look at."""
     weights = Attention(Dot()).look(normal(5, 3), normal(5, 3), span=Causal(-1)).weights
     assert not weights.triu().any()
     agree(weights.sum(-1), torch.tensor([0.0, 1, 1, 1, 1], dtype=torch.float64))
@@ -47,7 +47,7 @@ def test_strictly_earlier_is_causal_from_minus_one():
 
 
 def local_p_case(length, keys, radius):
-    """One query that predicts a place in a sentence of `length` padded to `keys`, and its parts."""
+    """Return one query that predicts a position in a sentence of `length` padded to `keys`, and its parts."""
     span = scrambled(Predictive(5, radius))
     query, annotations = normal(1, 5), normal(keys, 5)
     look = Attention(Dot(), span=span).look(query, annotations, span=Lengths(torch.tensor(length)))
@@ -72,7 +72,7 @@ def test_local_p_predicts_within_the_true_length_not_the_padded_one():
 
 
 def test_local_p_deviation_is_half_the_radius():
-    """One key a window cannot say; two keys can: their ratio over the softmax's gives σ."""
+    """A window over one key does not show σ; over two keys, their ratio divided by the softmax's does."""
     radius = 4
     look, scores, centre = local_p_case(length=9, keys=9, radius=radius)
     a, b = sorted(range(9), key=lambda j: abs(j - centre.item()))[:2]
@@ -82,7 +82,7 @@ def test_local_p_deviation_is_half_the_radius():
 
 
 def test_local_p_window_is_clipped_at_the_sentence():
-    """A prediction at the sentence's end: what is past it gets nothing, in the softmax's sum neither."""
+    """With a prediction at the sentence's end, keys past it get no weight and do not enter the softmax's sum."""
     span = scrambled(Predictive(5, 3))
     with torch.no_grad():
         span.v.copy_(torch.ones(5))
@@ -119,7 +119,7 @@ def test_local_m_without_a_gaussian_sums_to_one():
 
 @pytest.mark.parametrize("span", [lambda: Monotonic(2), lambda: Predictive(5, 2)])
 def test_location_is_global_only(span):
-    """Luong's location scores number the whole sentence's places; with a window the paper has no meaning for them."""
+    """Luong's location scores number the positions of the whole sentence; the paper defines none for a window."""
     from regard.errors import ArgumentError
 
     with pytest.raises(ArgumentError, match="(?i)location"):

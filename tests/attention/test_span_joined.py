@@ -1,4 +1,4 @@
-"""Joined spans: masks meet, biases add, gates multiply, in any order and given twice."""
+"""Joined spans: masks intersect, biases add, gates multiply, in any order and also if given twice."""
 
 import oracles
 import pytest

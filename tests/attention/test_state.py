@@ -1,4 +1,4 @@
-"""State: what a decoder keeps of sentences and of their hypotheses, reordered, replaced, cut down and spread."""
+"""State: a decoder's tensors of sentences and hypotheses, reordered, replaced, shrunk and spread."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def without_gradients():
 
 
 def filled(heads, sentences, rows=1, keys=4):
-    """A state of random numbers: lengths and a memory a sentence, a hidden vector and a past a hypothesis."""
+    """Return a random state: lengths and a memory per sentence, a hidden vector and a past per hypothesis."""
     memory = heads.prepare(torch.randn(sentences, keys, 8))
     past = heads.cache(sentences * rows, 5)
     past.extend(heads.prepare(torch.randn(sentences * rows, 2, 8)))
@@ -24,7 +24,7 @@ def filled(heads, sentences, rows=1, keys=4):
 
 
 def copy_of(state):
-    """Every tensor of a state as it is now, a past without the room behind it."""
+    """Copy every tensor of a state, a past without the unused part of its buffer."""
     parts = {**state.sentence, **state.row}
     ready = {name: part.contents() if name == "past" else part for name, part in parts.items()}
     return {name: [buffer.clone() for buffer in buffers(part)] for name, part in ready.items()}

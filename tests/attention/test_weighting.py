@@ -1,5 +1,4 @@
-"""Each weighting against its formula. Keys and values are the identity, so that scores are the query and the
-context is the weights."""
+"""Each weighting against its formula; with identity keys and values, queries are scores and contexts are weights."""
 
 import oracles
 import pytest
@@ -16,7 +15,7 @@ STOCHASTIC = {"hard": Hard, "gumbel": Gumbel}
 
 
 def weigh(weighting, scores, span=None, training=False):
-    """The weights of given scores [*b n m]."""
+    """Return the weights of the given scores [*b n m]."""
     eye = torch.eye(scores.shape[-1], dtype=scores.dtype).expand(*scores.shape[:-2], -1, -1)
     attention = Attention(Dot(), weighting=weighting).train(training)
     return attention(scores, eye, eye, span=span)
@@ -126,7 +125,7 @@ def test_hard_context_is_the_value_of_the_key_that_was_picked():
 
 
 def test_hard_choice_within_a_span():
-    """Drawn from what may be looked at, with its probability there; nothing to look at is no choice at all."""
+    """Draw among the visible keys, with their probability there; a row without visible keys draws none."""
     query, keys = normal(3, 2, 5), normal(3, 7, 5)
     look = Attention(Dot(), weighting=Hard()).train().look(query, keys, span=Lengths([0, 3, 7]))
     for row, length in ((1, 3), (2, 7)):
@@ -145,7 +144,7 @@ def test_hard_values_get_their_gradient_through_the_pick():
 
 
 def gumbel_jacobian(scores, tau, seed):
-    """The weights drawn for scores [m] and their derivatives by the scores [m m]."""
+    """Return the weights drawn for scores [m] and their derivatives by the scores [m m]."""
     torch.manual_seed(seed)
     weights = weigh(Gumbel(tau), scores[None], training=True)[0]
     lines = [torch.autograd.grad(weights[j], scores, retain_graph=True)[0] for j in range(len(scores))]
@@ -153,7 +152,7 @@ def gumbel_jacobian(scores, tau, seed):
 
 
 def soft_sample(jacobian, tau):
-    """The softmax y whose derivative (diag(y) - y yᵀ)/τ this is: y₀² = -τ J₀₁ J₀₂ / J₁₂ and so on round."""
+    """Recover the softmax y whose derivative (diag(y) - y yᵀ)/τ this is: y₀² = -τ J₀₁ J₀₂ / J₁₂, and cyclically."""
     m = len(jacobian)
     others = [((i + 1) % m, (i + 2) % m) for i in range(m)]
     return torch.stack(
@@ -163,7 +162,7 @@ def soft_sample(jacobian, tau):
 
 @pytest.mark.parametrize("tau", [0.7, 1.0, 3.0])
 def test_gumbel_is_one_hot_forward_and_soft_backward(tau):
-    """The noise is read back from the derivative, so that the test does not know how it is drawn."""
+    """The test reads the noise back from the derivative, so it does not depend on how the noise is drawn."""
     seed, scores = number(0, 1 << 30), normal(5)
     weights, jacobian = gumbel_jacobian(scores, tau, seed)
     soft = soft_sample(jacobian, tau)

@@ -16,7 +16,7 @@ DEMO = {
 
 
 class Here:
-    """A system in this process."""
+    """A peer that runs in this process."""
 
     def __init__(self, make, ours):
         self.decoder = make()

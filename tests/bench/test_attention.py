@@ -1,4 +1,4 @@
-"""The benchmark runs: results agree first, then come ratios. Times themselves are not tested."""
+"""The attention benchmark runs: results agree first, then it prints ratios. The tests do not check times."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def test_the_whole_benchmark_runs_and_memory_is_within_its_goal():
     assert len(results) == 11
 
 
-# ---- the GPU's benchmark of attention: the formula beside which it stands is additive attention
+# ---- the GPU's attention benchmark: the formula it compares with is additive attention
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 7)])

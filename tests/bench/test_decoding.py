@@ -1,4 +1,4 @@
-"""The decoding benchmark: every system has our weights and says the same, or is named as missing, or is refused."""
+"""The decoding benchmark: every system has our weights and gives our outputs, is reported as missing, or is refused."""
 
 import importlib.util
 import itertools
@@ -69,7 +69,7 @@ def test_a_sentence_alone_that_says_something_else_is_refused(model):
 
 
 class Echo(decoding_peers.RegardDecoder):
-    """A peer that is Regard itself, but for what `spoil` does to its outputs."""
+    """A peer that is Regard itself, except that `spoil` changes its outputs."""
 
     def __init__(self, model, spoil=lambda outputs: outputs):
         super().__init__(model, LENGTH)
@@ -117,7 +117,7 @@ def test_a_peer_that_says_something_else_is_refused(model, measured):
 
 
 def test_a_tie_may_fall_either_way(model, measured):
-    with torch.no_grad():  # two words that are the same to the model
+    with torch.no_grad():  # make two words identical to the model
         model.target.tokens.weight[5] = model.target.tokens.weight[4]
         model.readout.bias[[4, 5]] = 30.0
 
@@ -127,7 +127,7 @@ def test_a_tie_may_fall_either_way(model, measured):
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, other)
     ours = decoding_peers.RegardDecoder(model, LENGTH)
-    assert decoding.same_outputs(batches, found, ours)["another", 1] == 0.0  # nothing is equal, and nothing refused
+    assert decoding.same_outputs(batches, found, ours)["another", 1] == 0.0  # no output is equal, and none is refused
 
 
 @pytest.mark.parametrize(

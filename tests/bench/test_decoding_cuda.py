@@ -1,4 +1,4 @@
-"""Peers of the GPU's benchmark, on a CPU: the same weights give the same outputs."""
+"""Peers of the GPU's benchmark, on a CPU: equal weights give equal outputs."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from regard_bench.training_peers import Sizes
 
 @pytest.mark.parametrize("peer", decoding_cuda.PEERS, ids=lambda peer: peer.package)
 def test_peers_of_a_gpu_say_the_same_here(peer):
-    """Their weights and their order are right, wherever they run."""
+    """Their weights and their order are right on any device."""
     pytest.importorskip(peer.package)
     sizes = Sizes(vocabulary=60, size=32, heads=2, layers=1, hidden=48)
     model = decoding.transformer(sizes).eval()

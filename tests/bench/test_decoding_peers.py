@@ -1,4 +1,4 @@
-"""Decoders of peers: with our weights they say the same, and what they cannot be is refused."""
+"""Peer decoders: with our weights they give our outputs, and they refuse unsupported models."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def said(decoder, batch, beam):
 
 
 def teacher_forced(model, batch, i, tokens):
-    """The log-probability of each token, a call for every prefix."""
+    """Return the log-probability of each token, with one call per prefix."""
     source = batch.source[i : i + 1, : batch.source_lengths[i]]
     found = []
     for n, token in enumerate(tokens):
@@ -47,7 +47,7 @@ def test_special_words_are_never_the_likeliest(model, batch):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_without_end_is_the_likeliest_of_the_last_beam(model, batch, beam):
-    """A beam search written plainly, that feeds every prefix anew."""
+    """A plainly written beam search that recomputes every prefix."""
     ours = decoding_peers.RegardDecoder(model, LENGTH)
     for i, found in enumerate(ours.without_end(ours.prepare(batch), beam)):
         source = batch.source[i : i + 1, : batch.source_lengths[i]]
@@ -72,7 +72,7 @@ def test_log_probs_are_the_models(model, batch):
             assert likely == pytest.approx(teacher_forced(model, batch, i, tokens), abs=1e-4)
 
 
-@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.filterwarnings("default")  # warnings of the peer
 @pytest.mark.parametrize("name", ["transformers", "joeynmt", "ctranslate2"])
 def test_a_peer_with_our_weights_says_the_same(name, model, batch):
     pytest.importorskip(name)

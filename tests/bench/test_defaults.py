@@ -1,4 +1,4 @@
-"""The plain command on corpora of a few lines: files as it takes them, and scores beside the most frequent answer."""
+"""The plain command on corpora of a few lines: the files that it accepts, and scores beside the majority baseline."""
 
 import gzip
 import tarfile
@@ -25,7 +25,7 @@ CAPTIONS = b"a.jpg#0\tA dog .\na.jpg#1\tOne dog .\nb.jpg#0\tA cat .\n"
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder of corpora, prepared."""
+    """Return a folder of prepared corpora."""
     home = tmp_path / "given"
     for name, text in FILES.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Clients of a server: each sends the next request when its last was answered."""
+"""Clients of a server: each sends its next request after the answer to its last."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from regard_bench.http_load import drive
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was sent; a text "wrong" is refused."""
+    """Echo the request body; refuse a text "wrong"."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,4 +1,4 @@
-"""The benchmark of the LSTMN: three lines, and none where results differ."""
+"""The LSTMN benchmark: it prints three lines, and none if results differ."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Measuring: rounds are interleaved, different results are refused, memory is what was really needed."""
+"""Measuring: rounds are interleaved, differing results are refused, and peak memory is the memory really needed."""
 
 import json
 import time
@@ -17,7 +17,7 @@ MIB = 1024 * 1024
 
 def test_rounds_are_interleaved_and_the_median_is_the_middle():
     order = []
-    naps = iter([0, 0, 0.02, 0.2, 0.02])  # two to warm up, one round of three an outlier
+    naps = iter([0, 0, 0.02, 0.2, 0.02])  # two to warm up; one of three rounds is an outlier
 
     def slow():
         order.append("slow")
@@ -52,7 +52,7 @@ def fail():
 
 @pytest.fixture
 def forks(monkeypatch):
-    """Processes are forked; `test_peak_memory_is_what_was_held` starts a new one."""
+    """Fork processes; `test_peak_memory_is_what_was_held` starts a new one."""
     fork_for_spawn(monkeypatch)
 
 
@@ -87,7 +87,7 @@ HALF = "import importlib_metadata_that_is_missing\n"
 
 @pytest.fixture
 def half(tmp_path, monkeypatch):
-    """JoeyNMT, installed without what it imports."""
+    """Install JoeyNMT without its dependencies."""
     (tmp_path / "joeynmt").mkdir()
     (tmp_path / "joeynmt" / "__init__.py").write_text("")
     for name in ("batch", "model", "search", "vocabulary"):

@@ -1,4 +1,4 @@
-"""CTranslate2 behind a minimal server answers what its library answers; it is no part of the tests' own packages."""
+"""CTranslate2 behind a minimal server gives its library's answers; the tests' own packages do not include it."""
 
 import json
 import urllib.request

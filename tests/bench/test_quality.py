@@ -26,7 +26,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
-    """A folder of corpora, prepared."""
+    """Return a folder of prepared corpora."""
     folder = tmp_path_factory.mktemp("corpora")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ def test_what_is_prepared(data):
         "a b b l i t z e n <V> <IND> <SG> <3> <PRS>\tb l i t z t _ a b\nz u _ H a u s <N> <SG>\tz u _ H a u s\n"
     )
     assert (data / "scan" / "simple.test.tsv").read_text() == "run twice\tI_RUN I_RUN\nwalk\tI_WALK\n"
-    assert (data / "cmudict" / "dev.tsv").read_text() == "N O\tN OW\n"  # A T is known
+    assert (data / "cmudict" / "dev.tsv").read_text() == "N O\tN OW\n"  # `A T` is in the training set
     assert gzip.decompress((data / "cmudict" / "train.tsv.gz").read_bytes()).decode() == FILES["cmudict/train.tsv.gz"]
 
 
@@ -96,10 +96,10 @@ def test_from_a_run_to_the_page(data, tmp_path, monkeypatch):
     for seed in (1, 2):
         start({**table, "training": {**training, "seed": seed}}, tmp_path / f"scan-{seed}")
     quality.evaluate([tmp_path / "scan-1", tmp_path / "cache"], Path("data"), tmp_path / "quality-here.json")
-    quality.evaluate([tmp_path / "scan-2"], Path("data"), tmp_path / "quality-here.json")  # beside what was there
+    quality.evaluate([tmp_path / "scan-2"], Path("data"), tmp_path / "quality-here.json")  # beside the existing results
     runs = json.loads((tmp_path / "quality-here.json").read_text())["runs"]
     assert [(run["name"], run["seed"], run["steps"]) for run in runs] == [("scan", 1, 2), ("scan", 2, 2)]
-    assert str(tmp_path) not in (tmp_path / "quality-here.json").read_text()  # no machine's paths
+    assert str(tmp_path) not in (tmp_path / "quality-here.json").read_text()  # no paths of the machine
 
     page = tmp_path / "results.md"
     page.write_text("Above.\n\n<!-- table -->\n\nold\n\n<!-- end -->\n\n<!-- commands -->\n\n<!-- end -->\n")

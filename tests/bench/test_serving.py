@@ -1,4 +1,4 @@
-"""The benchmark of a server: its model, its words, its figures; and, in full, a server that is driven."""
+"""The server benchmark: its model, words and figures; the full run loads a real server."""
 
 import importlib.util
 
@@ -18,7 +18,7 @@ def test_a_run_with_random_weights_translates_its_words(tmp_path):
     text = words.sentence(7)
     ids = run.tokenizers.source.encode(text)
     assert len(ids) == 7
-    assert run.tokenizers.source.decode(ids) == text  # none is unknown
+    assert run.tokenizers.source.decode(ids) == text  # no word is unknown
     (output,) = next(iter(run.stream([text], beam=2, shortest=5, longest=5)))
     assert len(output.tokens) == 5
 
@@ -73,7 +73,7 @@ def test_a_server_that_does_not_start_says_why():
 
 @pytest.mark.slow
 def test_a_server_is_measured(monkeypatch):
-    """The command, its clients and the library side by side, with a tiny model and little time."""
+    """Run the command, its clients and the library side by side, with a tiny model and little time."""
     monkeypatch.setattr(serving, "SMALL", TINY)
     monkeypatch.setattr(serving, "TURN", 3.0)
     results = list(serving.run(3))

@@ -1,4 +1,4 @@
-"""The training benchmark: what is compared is the same, is learnt, and is named where it is missing."""
+"""The training benchmark: the compared models are equal and learn, and missing peers are named."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The GPU's training benchmark: its batches."""
+"""Batches of the GPU's training benchmark."""
 
 import pytest
 import torch

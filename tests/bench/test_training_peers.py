@@ -1,4 +1,4 @@
-"""Peers of the training benchmark: the same weights have the same loss, and every peer learns."""
+"""Peers of the training benchmark: equal weights give equal losses, and every peer learns."""
 
 import numpy as np
 import pytest
@@ -59,9 +59,9 @@ def test_batches_hold_the_same_pairs_by_the_same_budget():
         assert batch.tokens == int((batch.target[:, 1:] != PAD).sum())
     for batch in sorted_ones:
         assert max(batch.target.shape[1] - 1, batch.source.shape[1]) * len(batch) <= 1024
-    for batch in random_ones:  # JoeyNMT stops as soon as the budget is reached, and not before
+    for batch in random_ones:  # JoeyNMT stops exactly when the budget is reached
         assert max(batch.target.shape[1] - 1, batch.source.shape[1] + 1) * len(batch) >= 1024
         rest = max(batch.target_lengths[:-1].max(), batch.source_lengths[:-1].max() + 1)
         assert rest * (len(batch) - 1) < 1024
     tokens = [sum(batch.tokens for batch in batches) / len(batches) for batches in (sorted_ones, random_ones)]
-    assert tokens[0] > 1.5 * tokens[1]  # what bucketing is for
+    assert tokens[0] > 1.5 * tokens[1]  # the purpose of bucketing

@@ -1,6 +1,6 @@
 """torch.compile(fullgraph=True) on Heads and on Attention with every soft score, forward and backward.
 
-Without the shape-checking hook, which breaks whole graphs: these run in a process of their own.
+These tests run in a process of their own, without the shape-checking hook, which breaks graphs.
 """
 
 import pytest
@@ -36,7 +36,7 @@ def fresh_compiler():
 
 
 class Looking(nn.Module):
-    """An attention with the span built inside the graph, as a model does it."""
+    """An attention that builds its span inside the graph, as a model does."""
 
     def __init__(self, attention, span=None):
         super().__init__()
@@ -140,13 +140,13 @@ def test_watch_sees_a_model_with_a_compiled_part():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own, on importing inductor
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # raised by torch when it imports inductor
 def test_heads_by_inductor():
     same(Looking(scrambled(Heads(6, heads=2)), Causal()), normal(2, 5, 6), backend="inductor", rtol=1e-8)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own, on importing inductor
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # raised by torch when it imports inductor
 def test_additive_by_inductor():
     case = SCORES["additive"](7)
     inputs = draw_inputs(case, (2,), 4, 7)
@@ -154,7 +154,7 @@ def test_additive_by_inductor():
 
 
 def test_packed_heads():
-    """The layout's places are found while compiling."""
+    """The layout's positions are computed while compiling."""
     heads, x = Heads(8, heads=2), torch.randn(7, 8)
     compiled = torch.compile(heads, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, span=Packed([0, 3, 7])), heads(x, span=Packed([0, 3, 7])))

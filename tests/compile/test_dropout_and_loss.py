@@ -1,4 +1,4 @@
-"""While torch.compile traces, dropout is torch's own and the loss the plain expression: one graph, nothing left out."""
+"""While torch.compile traces, dropout is torch's and the loss the plain expression: one graph without breaks."""
 
 import pytest
 import torch

@@ -1,8 +1,8 @@
-"""The built-in corpora, to the last byte: sentences, links, trees and pictures are those that were recorded.
+"""The built-in corpora, byte for byte: sentences, links, trees and pictures equal the recorded ones.
 
-A run names its corpus by its options and a seed, and may be resumed years later: what these generate must not change.
-`RECORDED` holds the start of a SHA-256 over all that is in each example. Where an edition is meant to differ, it is a
-new edition (`regard.data.builtin.EDITIONS`).
+A run names its corpus by its options and a seed, and may be resumed years later, so the generated corpora must not
+change. `RECORDED` holds the start of a SHA-256 over each example's fields. An intended change needs a new edition
+(`regard.data.builtin.EDITIONS`).
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ TYPED = (
 
 
 def describe(example: Example) -> bytes:
-    """Put all that is in an example into bytes."""
+    """Serialise all fields of an example."""
     if not isinstance(example, Pictured):
         return repr(dataclasses.astuple(example)).encode()
     values = [getattr(example, field.name) for field in dataclasses.fields(Example)]
@@ -53,7 +53,7 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 def read(name: str, counts: Iterable[int], **options) -> Iterator[bytes]:
-    """Examples of each of SEEDS; where a corpus has fewer, those that it lists, and what it says of it."""
+    """Yield examples of each of SEEDS; if a corpus has fewer, those that it lists and its message."""
     for (split, seed), count in zip(SEEDS, counts, strict=True):
         try:
             yield from map(describe, generate(name, count, split=split, seed=seed, **options))
@@ -62,7 +62,7 @@ def read(name: str, counts: Iterable[int], **options) -> Iterator[bytes]:
 
 
 def cases() -> Iterator[tuple[str, str, tuple[int, ...], dict]]:
-    """What is compared: an id, a corpus, how many examples of each of SEEDS, and its options."""
+    """Yield the compared cases: an id, a corpus, the number of examples of each of SEEDS, and its options."""
     for pair, edition, longest in itertools.product(PAIRS, (1, 2), (6, 14, 25)):
         options = {"pair": pair, "edition": edition, "longest": longest}
         yield f"phrasebook {pair} {edition} {longest}", "phrasebook", (400, 100, 25, 25), options
@@ -205,7 +205,7 @@ def test_examples(case):
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("edition", [1, 2])
 def test_derivations(pair, edition):
-    """Sentences that the corpus has are found with their links and trees, and others are not found, as recorded."""
+    """Sentences of the corpus are found with their links and trees, and others are not found, as recorded."""
     found = [derive(each.source, pair, 5000, edition) for each in generate("phrasebook", 10, seed=5, edition=edition)]
     found += [derive(text, pair, 5000, edition) for text in TYPED]
     found += [find_example(text, pair, edition, tries=5000) for text in TYPED]

@@ -1,4 +1,4 @@
-"""Dates: against `datetime`'s own reading of them."""
+"""Dates: against `datetime`'s reading of them."""
 
 import datetime
 import re
@@ -13,7 +13,7 @@ def listed(words):
     return words.split()
 
 
-WRITTEN = {  # what strptime reads, once digits are joined
+WRITTEN = {  # the formats that strptime reads, once digits are joined
     "british": "%d %B %Y",
     "american": "%B %d , %Y",
     "weekday": "%A , %d %B %Y",
@@ -94,7 +94,7 @@ def test_links_join_what_belongs_together(form):
             if source[i].isdecimal():
                 assert source[i] == target[j]
         missing = [j for j, digit in enumerate(target) if digit != "-" and j not in linked]
-        assert all(target[j] == "0" or (form == "short" and j < 2) for j in missing)  # a zero that is not written
+        assert all(target[j] == "0" or (form == "short" and j < 2) for j in missing)  # an unwritten zero
 
 
 def test_back_again():

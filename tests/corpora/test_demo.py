@@ -1,4 +1,4 @@
-"""`regard demo`: its configuration, the folder that it may replace, and what people type; in full, what it reaches.
+"""`regard demo`: its configuration, the folder that it may replace, and typed input; the full run checks its accuracy.
 
 `regard demo --lineage`: three models on the same sentences.
 """
@@ -13,7 +13,7 @@ from regard.tasks import read_settings
 from regard_corpora import demo
 from regard_corpora.phrasebook import derive
 
-# As a person types, with capitals or without, with a stop or without; and the translations that are right.
+# Typed input, with or without capitals and full stop, and the correct translations.
 TYPED = {
     "I ate pizza yesterday": {"Ich habe gestern Pizza gegessen", "Gestern habe ich Pizza gegessen"},
     "This pizza is not too bad.": {"Diese Pizza ist nicht zu schlecht", "Diese Pizza ist nicht allzu schlecht"},
@@ -51,7 +51,7 @@ def test_an_earlier_demonstration_makes_room(tmp_path):
     out = tmp_path / "demo"
     demo.remove_earlier(out)
     out.mkdir()
-    demo.remove_earlier(out)  # an empty folder may be anybody's
+    demo.remove_earlier(out)  # an empty folder may belong to anyone
     assert out.is_dir()
     (out / demo.MARK).touch()
     (out / "report.html").write_text("old")
@@ -67,13 +67,13 @@ def test_anything_else_stays(tmp_path):
 
 
 def strip_stop(text: str) -> str:
-    """A sentence without what ends it."""
+    """Return a sentence without its final punctuation."""
     return text.rstrip(" .?!")
 
 
 @pytest.mark.parametrize("source", TYPED)
 def test_the_grammar_says_it(source):
-    """Each word is in the lexicon, and the whole can be derived: the model meets such sentences, if not this one."""
+    """Each word is in the lexicon and the sentence has a derivation: training has such sentences, if not this one."""
     found = derive(source)
     assert found is not None
     assert strip_stop(found.target) in TYPED[source]
@@ -94,7 +94,7 @@ def shown(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_demo_reaches_nine_in_ten(shown):
-    """What the README says of `make demo`."""
+    """Check the README's claim about `make demo`."""
     assert shown.exact >= 0.9
 
 
@@ -159,7 +159,7 @@ def test_configurations_differ_in_the_model_alone(kind):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_lineage_shows_why_attention(tmp_path, monkeypatch):
-    """Without attention long sentences are lost first."""
+    """Without attention, accuracy on long sentences falls first."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     compared = demo.compare(tmp_path / "lineage")
     share = {

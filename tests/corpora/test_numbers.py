@@ -1,4 +1,4 @@
-"""Numbers: against a reader of numerals that was written apart from the speller, and against numerals by hand."""
+"""Numbers: against a parser of numerals independent of the speller, and against numerals by hand."""
 
 import hypothesis
 import pytest
@@ -90,7 +90,7 @@ LARGE |= {"Million": 10**6, "Millionen": 10**6}
 
 
 def read(words, language):
-    """The value of a numeral, word by word."""
+    """Return the value of a numeral, word by word."""
     total = part = 0
     for word in words:
         if word in HUNDRED:

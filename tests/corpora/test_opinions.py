@@ -1,4 +1,4 @@
-"""Opinions of edition 2: a reader who knows English, and none of the frames' sorts, agrees with what they say."""
+"""Opinions of edition 2: a reader that knows English but not the frames' sorts agrees with their labels."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ TURNS = re.compile(
     r"(?<![\w'])(?:not|cannot|never|nobody|no|none|nothing|neither|hardly|rarely|barely|scarcely|far from|less|little|"
     r"doubts?|deny|anything but|wrong(?= (?:that|to)))(?![\w'])|n't\b"
 )
-# What says whether an opinion holds.
+# Words that decide whether an opinion holds.
 HOLDS = re.compile(
     r"not|\w+n'?t|cannot|never|no|nobody|none|nothing|neither|nor|hardly|rarely|barely|scarcely|far|less|anything|could|"
     r"doubts?|deny|always|any|something|lot|true|everybody|everyone|all|each|plenty|little"
@@ -33,7 +33,7 @@ HOLDS = re.compile(
 
 
 def read(text):
-    """1 or -1: what a plain opinion says."""
+    """Return the label of a plain opinion, 1 or -1."""
     text = re.sub(r"\b(isn|wasn|aren|weren|didn|don|doesn|couldn|wouldn|can|haven|hadn)t\b", r"\1't", text.lower())
     text = re.sub(r"[.!*]", "", text).replace("can't", "cannot")
     refused = re.search(r", but (i do(n't| not) think so|that('s| is)(n't| not) true|nobody i know agrees)$", text)
@@ -48,7 +48,7 @@ def read(text):
         i for i, word in enumerate(words) if word in SIGN and not (word == "wrong" and words[i + 1] in ("to", "that"))
     )
     turns = len(TURNS.findall(" ".join(words[:opinion])))
-    if words[opinion] in COMPARATIVES or words[opinion - 1] == "more":  # never a better one is the best
+    if words[opinion] in COMPARATIVES or words[opinion - 1] == "more":  # "never a better one" means the best
         turns = "could" in words and "have" in words and not turns
     return -SIGN[words[opinion]] if turns % 2 else SIGN[words[opinion]]
 
@@ -107,7 +107,7 @@ def test_lengths(examples):
 
 
 def test_gold_words_are_informative(examples):
-    """Each review has a word of opinion among them; all are such words, or say whether they hold."""
+    """Each review's gold words include an opinion word; all are opinion words or decide whether one holds."""
     kinds = Counter()
     for example in examples:
         words = example.source.split()
@@ -120,7 +120,7 @@ def test_gold_words_are_informative(examples):
 
 
 def test_to_count_words_is_of_little_use():
-    """Naive Bayes over words, on single sentences: better than chance, and far from right."""
+    """Naive Bayes over words of single sentences is better than chance, and far from right."""
     texts = [(set(re.findall(r"[\w']+", each.source.lower())), each.target) for each in
              generate("reviews", 5000, shortest=1, longest=1, denied=35)]  # fmt: skip
     train, test = texts[:4000], texts[4000:]
@@ -137,7 +137,7 @@ def test_to_count_words_is_of_little_use():
 
 
 def test_denied():
-    """Of none that are denied the words speak for the label; of all that are, against it."""
+    """If no opinion is denied, the words agree with the label; if all are, they contradict it."""
     for denied, turn in ((0, 1), (100, -1)):
         opinions = Opinions(random.Random(5).random, denied)
         for label in (0, 1) * 200:

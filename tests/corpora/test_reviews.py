@@ -1,4 +1,4 @@
-"""Reviews of edition 1: labels follow from what is said of the thing itself, and the gold words decide them."""
+"""Reviews of edition 1: labels follow from the sentences about the thing itself, and the gold words decide them."""
 
 import re
 from collections import Counter
@@ -38,7 +38,7 @@ DENIES += r"nobody could|nobody in|none of us would)\b"
 
 
 def read(sentence):
-    """What a reader makes of a sentence: 1, -1, or 0 where nothing is said of the thing itself."""
+    """Return a reader's label of a sentence: 1, -1, or 0 if it does not concern the thing itself."""
     words = sentence.lower().split()
     opinion = next((1 if word in GOOD else -1 for word in words if word in OPINIONS), 0)
     if not opinion or re.search(rf"\bthe ({OTHERS})\b", sentence.lower()):
@@ -70,7 +70,7 @@ def test_the_sentences_are_found(examples):
 
 
 def test_the_gold_words_decide(examples):
-    """Another in the place of one turns its sentence round, and where that is the only one, the label."""
+    """Replacing a gold word reverses its sentence, and if that sentence is the only one, the label."""
     turned = Counter()
     for example in examples:
         words = example.source.split()

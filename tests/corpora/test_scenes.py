@@ -1,4 +1,4 @@
-"""Drawn scenes: what a caption says is seen in the pixels alone, and what a question asks needs two places."""
+"""Drawn scenes: the pixels alone confirm the captions, and a question needs two places."""
 
 import colorsys
 import itertools
@@ -22,7 +22,7 @@ SENTENCE = re.compile(rf"{SHAPE}(?: ({WHERE})|(?: ({SIDE}) {SHAPE}(?: and (?:({S
 
 
 def seen(picture):
-    """The coloured things of a picture, found by their colour alone: each as the coordinates (y, x) of its pixels."""
+    """Find a picture's coloured shapes by colour alone; return each as the coordinates (y, x) of its pixels."""
     high, low = picture.max(2).astype(int), picture.min(2).astype(int)
     coloured = (high - low) > 0.35 * high.clip(100)
     left, found = set(zip(*map(np.ndarray.tolist, np.nonzero(coloured)), strict=True)), []
@@ -34,7 +34,7 @@ def seen(picture):
             near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
             left -= near
             edge += near
-        if len(thing) > 8:  # a few pixels of noise are no shape
+        if len(thing) > 8:  # a few noisy pixels are not a shape
             found.append(np.array(sorted(thing)))
     return found
 
@@ -51,7 +51,7 @@ def colour_of(picture, pixels):
 
 
 def thing_at(things, box):
-    """The thing whose middle is in a box."""
+    """Return the shape whose centre is in a box."""
     left, top, right, bottom = box
     middles = [(thing.min(0) + thing.max(0)) / 2 for thing in things]
     (found,) = [t for t, (y, x) in zip(things, middles, strict=True) if left <= x < right and top <= y < bottom]
@@ -81,7 +81,7 @@ def test_captions_are_true_in_the_pixels(size):
 
 
 def check_relations(caption, middles):
-    """That every "above" is above, by far more than it is beside."""
+    """Check that every "above" is above by far more than its horizontal distance."""
     found = SENTENCE.fullmatch(caption)
     assert found, caption
     place, side, again = found[4], found[5], found[9] or found[5]
@@ -100,7 +100,7 @@ def check_relations(caption, middles):
 
 
 def test_kinds_differ_in_how_they_fill_their_box():
-    """A circle π/4 of it, a square all, a triangle half, a star and a cross less than a circle."""
+    """A circle fills π/4 of its box, a square all, a triangle half, a star and a cross less than a circle."""
     shares = {}
     for example in generate("scenes", 60, seed=4, size=128, shapes=1):
         (left, top, right, bottom), kind = example.boxes[0], example.scene.shapes[0].kind
@@ -160,7 +160,7 @@ def test_other_processes_draw_the_same():
 
 
 def test_these_are_the_scenes_of_seed_nought():
-    """Written down: a change of them is a change of everybody's corpus."""
+    """Pin the first scenes: a change of them changes every user's corpus."""
     assert [example.target for example in generate("scenes", 3)] == FIRST
 
 
@@ -191,7 +191,7 @@ def test_a_question_needs_two_distant_places(question, asked, shared):
 
 
 def test_what_is_there_does_not_tell_the_answer():
-    """With one small and one large shape beside the ringed one, the answer is one as often as the other."""
+    """With one small and one large shape beside the ringed one, both answers are equally frequent."""
     split = []
     for example in generate("scenes", 300, seed=8, question="which-size", shapes=1):
         _, one, other = example.scene.shapes
@@ -202,7 +202,7 @@ def test_what_is_there_does_not_tell_the_answer():
 
 
 def test_where_a_shape_stands_does_not_tell_the_answer():
-    """The shape that is meant is as far from the middle as the other one: a network sees where the edge is."""
+    """The shape in question is as far from the middle as the other: a network sees where the edge is."""
     gaps = []
     for example in generate("scenes", 300, seed=5, question="which-size", shapes=1):
         _, meant, other = example.scene.shapes

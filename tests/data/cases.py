@@ -1,4 +1,4 @@
-"""What the tests of data share: texts, pairs, and what normalising is."""
+"""Shared texts and pairs of the data tests, and a definition of normalisation."""
 
 import random
 import unicodedata
@@ -17,7 +17,7 @@ WORDS = ["der", "Mann", "die", "Frau", "Hund", "sieht", "grün", "hört", "Pferd
 
 
 def normalised(text):
-    """What normalising should be, said in Python: its white space less the four that Unicode does not call so."""
+    """Normalise as specified, in Python: its white space without the four characters that Unicode excludes."""
     text = unicodedata.normalize("NFC", text).replace("▁", "_")
     spaces = {c: " " for c in map(chr, range(0x3001)) if c.isspace() and c not in "\x1c\x1d\x1e\x1f"}
     return " ".join(filter(None, text.translate(str.maketrans(spaces)).split(" ")))

@@ -7,7 +7,7 @@ from regard.data.settings import DataSettings
 
 @pytest.fixture
 def files(tmp_path):
-    """A function that writes pairs to two files, and gives settings for them."""
+    """Return a function that writes pairs to two files and returns settings for them."""
 
     def files(rows, name="train", **more):
         paths = [str(tmp_path / f"{name}.{side}") for side in ("source", "target")]

@@ -1,5 +1,6 @@
-"""Word links beside pairs: in step with them through everything that preparation does, and named where wrong; links
-between pieces: those of the words they belong to, whatever the pieces are.
+"""Word links beside pairs: preparation keeps them in step and locates errors.
+
+Links between pieces follow the words that the pieces belong to.
 """
 
 import itertools
@@ -31,7 +32,7 @@ SENTENCES = [
     ("a", "<unk> x"),
     ("tags and <pad> are  text", "sehr klein"),
 ]
-# Words of those, from 0, the tag among them; one pair has none, and one target word has two.
+# Word links of these, from 0, including the tag; one pair has none, and one target word has two.
 LINKS = [[(1, 0), (2, 1), (3, 2), (4, 3)], [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3)], [], [(0, 1), (4, 1)]]
 WORD = TokenizerSettings(kind="word")
 
@@ -64,7 +65,7 @@ def written(folder, tokenizers, sentences=SENTENCES, links=LINKS):
 
 
 def of_words(batch, tokenizers):
-    """The links of a batch as links of words, found piece by piece, and how much each target piece's weigh."""
+    """Return a batch's links as word links, collected piece by piece, and the weights of each target piece."""
     found, weights = [set() for _ in range(len(batch))], {}
     for row, target, source, weight in zip(*(part.tolist() for part in vars(batch.links).values()), strict=True):
         words = [
@@ -110,7 +111,7 @@ def test_bpe_dropout_cuts_words_anew_and_links_follow(tmp_path_factory, probabil
     assert all(sum(each) == pytest.approx(1) for each in weights.values())
     again = load(encoded, [0, 1, 2, 3], dropout, epoch, linking=Linking(tokenizers))
     assert all(torch.equal(a, b) for a, b in zip(vars(batch.links).values(), vars(again.links).values(), strict=True))
-    # The pieces are those of a batch without links.
+    # The pieces equal those of a batch without links.
     assert torch.equal(batch.source, load(encoded, [0, 1, 2, 3], dropout, epoch).source)
 
 
@@ -131,7 +132,7 @@ def test_parts_and_moves_keep_links(tmp_path):
 
 
 def links_of(source, target):
-    """Links that say which sentence they are of."""
+    """Return links that identify their sentence."""
     m, n = len(source.split()), len(target.split())
     return sorted({(hash(source) % m, j) for j in range(n)} | {(i, hash(target) % n) for i in range(m)})
 
@@ -144,7 +145,7 @@ def write_links(path, rows):
 
 
 def kept(prepared, encoded):
-    """Texts and links of all pairs."""
+    """Return texts and links of all pairs."""
     found = []
     for i in range(len(encoded)):
         source, target = encoded.pair(i)
@@ -155,7 +156,7 @@ def kept(prepared, encoded):
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
 def test_links_stay_with_their_pairs(files, tmp_path, kind):
-    """Blank, long, held-out and repeated pairs are taken out between them."""
+    """Preparation removes blank, long, held-out and repeated pairs in between."""
     rows = sentences(120)
     rows[5:5] = [("", "leer"), ("long " * 90, "lang")]
     rows += [*rows[:40], ("empty", " ")]
@@ -214,7 +215,7 @@ def test_lowercase_and_odd_white_space(files, tmp_path):
 
 
 def test_other_words_than_white_space_tells_apart(files, tmp_path):
-    """Python splits at U+001F, and the tokenizer does not: such a pair has no links, and is counted."""
+    """Python splits at U+001F but the tokenizer does not: such a pair loses its links and is counted."""
     rows = [("a b", "c d"), ("a\x1fb", "c d"), ("b", "d")] * 5
     said = []
     prepare(files(rows, held_out=0.0, alignment=write_links(tmp_path / "align", rows)), say=said.append)
@@ -265,7 +266,7 @@ def test_wrong_links_are_named(files, tmp_path, text, said):
     ],
 )
 def test_a_slip_costs_one_pair_its_links(files, tmp_path, odd, why):
-    """One line is a slip; two in three would be of another text."""
+    """One bad line is a slip; two in three would mean the links of another text."""
     (tmp_path / "align").write_text(f"0-0\n{odd}\n1-0\n")
     given = files([("a b", "c"), ("a b", "d"), ("a c", "c")], held_out=0.0, alignment=str(tmp_path / "align"))
     for cached in (False, True):

@@ -45,7 +45,7 @@ SEEDS = st.integers(-(2**63), 2**70)
 
 
 def like_captions(n, seed=0):
-    """Lengths of two languages, log-normal, correlated 0.8 as those of Multi30k or a little less."""
+    """Draw log-normal lengths of two languages with correlation 0.8, about that of Multi30k or slightly less."""
     z = np.random.default_rng(seed).normal(size=(n, 2))
     z[:, 1] = 0.8 * z[:, 0] + 0.6 * z[:, 1]
     return np.clip(np.round(np.exp(np.array([2.6, 2.62]) + 0.35 * z)), 1, 200).astype(np.int32)
@@ -101,7 +101,7 @@ def test_the_permutation_is_one(count, seed):
 
 
 def test_the_permutation_looks_random():
-    """Each place goes everywhere: mean and spread of many permutations, and of steps inside one."""
+    """Each position goes everywhere: check mean and spread of many permutations, and of steps inside one."""
     drawn = np.array([permute(np.arange(50, dtype=np.uint64), 50, mix_bits(seed)) for seed in range(1000)], float)
     assert np.abs(drawn.mean(0) - 24.5).max() < 5 * 14.43 / 1000**0.5
     one = permute(np.arange(100_000, dtype=np.uint64), 100_000, mix_bits(5)).astype(float)
@@ -161,7 +161,7 @@ def test_weights_are_kept_on_average():
         assert set(np.unique(part)) <= {int(np.floor(weight)), int(np.ceil(weight))}
         fraction = weight % 1
         assert abs(part.mean() - weight) <= 5 * (fraction * (1 - fraction) / part.size) ** 0.5
-        # Not the same pairs every epoch: each comes about as often as its weight says.
+        # The pairs differ between epochs: each occurs about as often as its weight says.
         assert np.abs(part.mean(0) - weight).max() <= 5.5 * (fraction * (1 - fraction) / epochs) ** 0.5
 
 
@@ -217,7 +217,7 @@ def encoded(tmp_path):
 
 
 def check(batch, pairs):
-    """Every row of a batch by a loop."""
+    """Check every row of a batch with a loop."""
     width, height = max(len(s) for s, _ in pairs), max(len(t) for _, t in pairs) + 2
     assert batch.source.shape == (len(pairs), width)
     assert batch.target.shape == (len(pairs), height)
@@ -416,7 +416,7 @@ SIDE = 12
 
 @pytest.fixture
 def prepared(tmp_path):
-    """A function that gives a prepared corpus of random pictures, with captions or with labels."""
+    """Return a function that prepares a corpus of random pictures, with captions or with labels."""
 
     def prepared(targets, labels=(), side=SIDE):
         rng = np.random.default_rng(1)
@@ -425,7 +425,7 @@ def prepared(tmp_path):
             tmp_path, side, side, lambda: (Picture(str(i), each) for i, each in enumerate(array)), lambda line: None
         )
         writer = Writer(tmp_path / f"train-{side}-{len(targets)}")
-        order = list(range(len(targets)))[::-1]  # a picture's place is not its row
+        order = list(range(len(targets)))[::-1]  # a picture's index differs from its row
         writer.write([[i] for i in order], [targets[i] for i in order])
         writer.close()
         encoded = Encoded(tmp_path / f"train-{side}-{len(targets)}")
@@ -456,7 +456,7 @@ def test_a_batch_has_each_picture_once_and_all_its_captions(prepared):
     assert torch.equal(batch.pixels, torch.from_numpy(corpus.pictures[[0, 2]]))
     assert batch.picture.tolist() == [0, 0, 1, 1, 1]
     assert batch.target_lengths.tolist() == [3, 2, 2, 2, 3]
-    assert batch.tokens == 12 == int(corpus.train.lengths[[2, 0], 1].sum()) + 2  # as a plan is counted
+    assert batch.tokens == 12 == int(corpus.train.lengths[[2, 0], 1].sum()) + 2  # as the plan counts
     assert len(batch) == 2
     assert batch.labels.shape == (0,)
 
@@ -503,7 +503,7 @@ def test_what_is_seen_is_a_function_of_seed_epoch_and_picture(prepared):
 
     whole = load(range(40), seed=3, epoch=2)
     assert torch.equal(load(range(40), seed=3, epoch=2), whole)
-    assert torch.equal(load([7, 30], seed=3, epoch=2), whole[[7, 30]])  # whatever else is in the batch
+    assert torch.equal(load([7, 30], seed=3, epoch=2), whole[[7, 30]])  # whatever the rest of the batch
     for other in (load(range(40), seed=3, epoch=3), load(range(40), seed=4, epoch=2)):
         assert sum(torch.equal(a, b) for a, b in zip(other, whole, strict=True)) < 8
 

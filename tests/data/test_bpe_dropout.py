@@ -1,4 +1,4 @@
-"""BPE dropout: plain BPE at 0, characters at 1, the paper's distribution between, and always the same text."""
+"""BPE dropout: plain BPE at 0, characters at 1, the paper's distribution between, and the text always preserved."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def cut(text, probability, seed=0, epoch=0, index=0):
 @settings(max_examples=100)
 @given(TEXT)
 def test_without_dropout_it_is_plain_bpe(text):
-    """The oracle is the library itself."""
+    """Compare with the library itself."""
     ids = BOTH.source.encode(text)
     assert cut(text, 0.0) == (ids, ids)
 
@@ -66,7 +66,7 @@ def test_what_was_asked_for_before_does_not_matter():
 
 
 def exactly(symbols, ranks, p):
-    """The distribution of algorithm 1, by going through every subset of merges that may be left out."""
+    """Return the distribution of algorithm 1 by enumerating every subset of skipped merges."""
     places = [i for i in range(len(symbols) - 1) if symbols[i : i + 2] in ranks]
     if not places:
         return {symbols: Fraction(1)}
@@ -88,7 +88,7 @@ def exactly(symbols, ranks, p):
 
 @pytest.mark.parametrize("percent", [10, 50])
 def test_the_distribution_is_the_papers(percent):
-    """Against all outcomes, computed exactly; 6,000 draws, five standard deviations."""
+    """Compare with the exact distribution of all outcomes; 6,000 draws, five standard deviations."""
     merges = [("a", "b"), ("c", "d"), ("ab", "cd"), ("b", "c"), ("abcd", "e"), ("d", "e")]
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *"abcde", *(left + right for left, right in merges)]
     model = models.BPE({piece: i for i, piece in enumerate(pieces)}, merges, unk_token="<unk>")
@@ -99,7 +99,7 @@ def test_the_distribution_is_the_papers(percent):
     dropout = BpeDropout(Tokenizers(tokenizer), percent / 100)
     plain = tokenizer.encode("abcde")
     draws, seen = 6_000, Counter()
-    # Without a decoder the library puts spaces between pieces, so the one piece of the whole word is cut anew.
+    # Without a decoder the library puts spaces between pieces, so the single piece of the whole word is split again.
     assert tokenizer.pieces(plain) == ["abcde"]
     for index in range(draws // 2):
         for side in dropout.pair(plain, plain, epoch=0, index=index):

@@ -1,4 +1,4 @@
-"""Built-in corpora, what holds for all of them: different, the same again, split by the source."""
+"""Built-in corpora, properties of all: distinct, reproducible, split by the source."""
 
 import dataclasses
 import hashlib
@@ -30,15 +30,15 @@ from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError
 from regard.io import parse_pharaoh
 
-# What an edition of the corpora generates, for a hundred examples of each: with another one a cache or a run that was
-# made before is not the same any more, and `EDITIONS` has to have another name for it, too.
+# Hashes of a hundred examples of each corpus in this edition. If they change, earlier caches and runs no longer match,
+# so `EDITIONS` needs a new name.
 GENERATED = {
     **{"phrasebook": "e0137b0ce6c99e60", "numbers": "14138b6b86079f41", "dates": "69f89a1df79bc065"},
     **{"reverse": "2d290d469b7f7788", "sort": "35edbbf83c28e9af", "copy": "7248c892d94b3a85"},
     **{"scenes": "25c42ddff8a3ce69", "reviews": "a8d5def410a8eafb"},
 }
 FURTHER = {"phrasebook": {"pair": "en-fr"}, "scenes": {"question": "which-size"}}
-# Corpora whose second edition is another text.
+# Corpora whose second edition has other text.
 SECOND = {"phrasebook": "da6f56e0333dba2c", "reviews": "89d06e631ca9ad0d"}
 
 
@@ -47,7 +47,7 @@ SECOND = {"phrasebook": "da6f56e0333dba2c", "reviews": "89d06e631ca9ad0d"}
 def test_the_edition_is_what_is_generated(name, edition):
     if edition == 1 or name in SECOND:
         assert hash_of(name, edition) == {**GENERATED, **(SECOND if edition == 2 else {})}[name]
-    else:  # what equal examples draw is the same
+    else:  # equal examples draw equal numbers
         assert [*generate(name, 30, seed=3, edition=2)] == [*generate(name, 30, seed=3, edition=1)]
     assert (builtin.EDITIONS[1][:8], builtin.EDITIONS[2][:8]) == ("9dfef61b", "2-natura")
     assert edition_of(name, edition) == builtin.EDITIONS[edition if builtin.has_editions(name) else 1]
@@ -87,7 +87,7 @@ def test_the_same_arguments_give_the_same_examples(name):
 
 
 def test_other_processes_agree():
-    """Whatever the hash seed."""
+    """The hash seed has no effect."""
     code = "from regard.data.builtin import generate\nfor n in ['phrasebook', 'dates', 'sort']: print(*generate(n, 9))"
     options = {"capture_output": True, "check": True}
     runs = [subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, **options) for seed in "12"]
@@ -95,7 +95,7 @@ def test_other_processes_agree():
 
 
 def test_these_are_the_examples_of_seed_nought():
-    """Written down: a change of them is a change of everybody's corpus."""
+    """Pin the first examples: a change of them changes every user's corpus."""
     number = "seven hundred and eighty two thousand one hundred and fifty eight"
     first = ["t k g n k u h m p x n", number, "1 9 . 1 1 . 2 0 6 8"]
     assert [next(generate(name, 1)).source for name in ("copy", "numbers", "dates")] == first
@@ -190,7 +190,7 @@ def test_options_are_listed():
 
 
 class Halves:
-    """A corpus from elsewhere: even numbers, and half of each."""
+    """A third-party corpus: even numbers and their halves."""
 
     @dataclasses.dataclass(frozen=True)
     class Options:

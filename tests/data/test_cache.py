@@ -1,4 +1,4 @@
-"""Encoded corpora on disk: what is written is read, what is damaged is told, and folders appear whole."""
+"""Encoded corpora on disk: written data is read back, damage is reported, and folders appear whole."""
 
 import contextlib
 import os
@@ -130,7 +130,7 @@ def test_the_first_to_rename_wins(tmp_path):
 def test_many_at_once_leave_one_that_is_whole(tmp_path, turn):
     folders = [sealed(tmp_path / f"p{i}") for i in range(8)]
     final = sealed(tmp_path / "key")
-    cut_short(final / "train/tokens.bin")  # so that all want to replace it
+    cut_short(final / "train/tokens.bin")  # so that all processes want to replace it
     open_before = Encoded(sealed(tmp_path / "held") / "train")
     threads = [threading.Thread(target=publish, args=(folder, final)) for folder in folders]
     for thread in threads:
@@ -143,7 +143,7 @@ def test_many_at_once_leave_one_that_is_whole(tmp_path, turn):
 
 
 def test_what_a_killed_process_left_is_swept_at_once(tmp_path):
-    """And what a living one is writing stays, however long it takes."""
+    """A folder that a living process is writing stays, however long it takes."""
 
     def killed(folder):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Captions and labels in the forms that people keep them in."""
+"""Captions and labels in common file formats."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Reports on corpora: samples of any size, and what they count."""
+"""Reports on corpora: samples of any size, and their counts."""
 
 import gzip
 import random
@@ -86,7 +86,7 @@ def test_a_large_corpus_takes_seconds():
     assert time.process_time() - began < 5
 
 
-# ---- scripts: which lines are written in another than the rest of their side
+# ---- scripts: lines in another script than the rest of their side
 
 
 def test_letters_are_counted_by_script():
@@ -99,7 +99,7 @@ def test_letters_are_counted_by_script():
 
 
 def test_names_of_characters_agree():
-    """What Unicode calls a letter of a script is counted as one of it."""
+    """Each letter that Unicode assigns to a script is counted as that script's."""
     words = {name.split()[0].upper(): name for name in SCRIPTS}
     words |= {"CJK": "Chinese and Japanese", "HIRAGANA": "Chinese and Japanese", "KATAKANA": "Chinese and Japanese"}
     words |= {"HANGUL": "Korean", "MYANMAR": "Burmese"}
@@ -120,7 +120,7 @@ def test_lines_of_another_script_are_found():
     many = ["Ein Satz."] * 20 + ["Это предложение", "и так", "Да"]
     assert find_foreign(many) == (["Latin"], [20, 21], ["Cyrillic"])
     assert find_foreign([])[1] == find_foreign(["", "12"])[1] == []
-    assert find_foreign(["Москва Moskva"] * 10)[1] == []  # a side of two scripts has both
+    assert find_foreign(["Москва Moskva"] * 10)[1] == []  # a side with two scripts may use both
 
 
 # ---- shifts
@@ -132,7 +132,7 @@ BUILT_IN = ("phrasebook", "numbers", "dates", "reverse", "sort", "copy")
 
 
 def read(name: str, most: int = 30_000) -> tuple[list[str], list[str]]:
-    """Both sides of a real corpus; skipped where it is missing."""
+    """Read both sides of a real corpus; skip the test if it is missing."""
     folder = SHARED / name
     if not folder.is_dir():
         pytest.skip("the real data are not here")
@@ -187,7 +187,7 @@ def test_pairs_of_a_sample_are_compared_only_where_their_lines_are_neighbours():
 
 
 def test_a_dialogue_is_not_shifted():
-    """Each line answers the one before."""
+    """Each line answers the previous one."""
     lines, _ = phrases(1_000)
     assert find_shift(lines[:-1], lines[1:]) is None
 
@@ -208,7 +208,7 @@ def test_few_or_equal_lines_say_nothing():
 
 @pytest.mark.parametrize("name", SETS)
 def test_real_corpora_are_told_from_shifted_ones(name):
-    """Of 60 lines one shift in twenty may be missed, of 200 and more none; and no corpus is called shifted."""
+    """Of 60 lines one shift in twenty may be missed, of 200 and more none; no real corpus is called shifted."""
     sources, targets = read(name)
     assert find_shift(sources, targets) is None
     draw = random.Random(0)

@@ -1,4 +1,4 @@
-"""Corpora as streams and texts of tables: every form, every odd line end, every fault with its file and line."""
+"""Corpora as streams, and texts of tables: every format, every odd line end, every fault with its file and line."""
 
 import gzip
 import itertools
@@ -30,7 +30,7 @@ def read(say=lambda said: None, **settings):
     return list(pairs(CorpusSettings(**settings), say=say))
 
 
-# Characters at which str.splitlines would split, and which are none of a file's line ends.
+# Characters at which str.splitlines would split, but which do not end a file's line.
 SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
@@ -54,7 +54,7 @@ SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_lines(write, content, expected, packed):
-    """Gzip is known by its content: the name says nothing."""
+    """Gzip is detected by content, not by name."""
     name, data = ("text", gzip.compress(content)) if packed else ("text.gz", content)
     assert list(lines(write(name, data))) == expected
 
@@ -109,7 +109,7 @@ TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
     ],
 )
 def test_a_line_that_cannot_be_read_is_blank_and_is_said_once(write, name, content, message):
-    """The others keep their places."""
+    """The other lines keep their positions."""
     good = TSV if name == "a.tsv" else JSON
     said = []
     bad = content.rstrip("\n") + "\n"
@@ -131,13 +131,13 @@ def test_files_that_are_not_there(tmp_path, write):
 
 
 def test_a_stream_is_read_as_it_is_asked_for(write):
-    """The fault at the end is not met by whoever reads the beginning."""
+    """Reading only the beginning does not reach the fault at the end."""
     path = write("a.tsv", b"a\tb\n" * 10_000 + b"broken\xff\n")
     assert list(itertools.islice(pairs(CorpusSettings(file=path)), 3)) == [("a", "b")] * 3
 
 
 def test_a_pipe_is_refused(tmp_path):
-    """It is read more than once, and would lose its first lines in silence."""
+    """A pipe is refused: a second reading would silently lose its first lines."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="pipe: a pipe or a device given, expected a file"):
         next(lines(tmp_path / "pipe"))

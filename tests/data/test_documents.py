@@ -1,4 +1,4 @@
-"""Labelled documents: sentences, labels, what is dropped and cut, and a cache that is used when it should be."""
+"""Labelled documents: sentences, labels, dropped and cut documents, and when the cache is used."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ def rows(count, labels=("bad", "good"), start=0):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """A function that writes labelled documents, and gives settings for them."""
+    """Return a function that writes labelled documents and returns settings for them."""
 
     def write(lines, name="train", **more):
         path = tmp_path / f"{name}.tsv"
@@ -33,7 +33,7 @@ def corpus(tmp_path):
 
 
 def decoded(prepared, encoded):
-    """Documents as lists of sentences, with their labels."""
+    """Return documents as lists of sentences, with their labels."""
     found = []
     for i in range(len(encoded)):
         source, target = encoded.pair(i)
@@ -99,13 +99,13 @@ def test_what_is_dropped_and_cut_is_counted_and_said(corpus):
     assert len(prepared.valid) == 7
     assert [label for _, label in prepared.valid_pairs] == ["bad", "good"] * 3 + ["bad"]
     last = [len(each.split()) for each in decoded(prepared, prepared.train)[-1][1]]
-    assert last == [10, 3, 10, 7]  # twelve and the full stop, then what is left of thirty
+    assert last == [10, 3, 10, 7]  # twelve and the full stop, then the rest of thirty
     assert [len(each.split()) for each in decoded(prepared, prepared.train)[-2][1]] == [10, 10, 10]
 
 
 def test_a_label_that_is_only_held_out_is_not_one_of_training(corpus, monkeypatch):
     lines = rows(60)
-    for rare in range(40):  # until the one document of a label is held out
+    for rare in range(40):  # until the only document of a label is held out
         said = []
         data = corpus([*lines, (f"rare{rare}", "It is the only one .")], held_out=0.2)
         prepared = prepare_documents(data, WORD, say=said.append)

@@ -1,4 +1,4 @@
-"""Pieces that are added to a vocabulary: found, written and read back, while all other texts are cut as before."""
+"""Pieces added to a vocabulary: found, written and read back, while all other texts are split as before."""
 
 import re
 
@@ -49,7 +49,7 @@ def test_texts_come_back_and_those_without_new_words_are_cut_as_before(extended,
     assert ids == after.encode_batch(["x", text])[1]
     assert after.decode(ids) == before.decode(old)
     assert "<2de>" in text or after.decode(ids) == after.normalise(text)
-    assert [i for i in ids if i in after.hidden] == []  # no text spells a language
+    assert [i for i in ids if i in after.hidden] == []  # no text encodes to a language token
     words, new = after.words(ids), [i for i in ids if i in extension.source.pieces]
     assert {*words} == {*before.words(old)}
     if not new:
@@ -78,7 +78,7 @@ def test_a_file_has_them_all(extended, tmp_path):
         assert again.hash == extension.after.hash
         assert again.source.encode("Grüezi, Hund") == extension.after.source.encode("Grüezi, Hund")
         assert again.source.names == extension.after.source.names
-        if extension.after.source.sentencepiece is None:  # the library reads it, and cuts new words as before
+        if extension.after.source.sentencepiece is None:  # the library splits new words as before
             plain = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
             assert plain.encode("Grüezi, Hund").ids == extension.before.source.encode("Grüezi, Hund")
             assert plain.decode(again.source.encode("Grüezi, Hund"), skip_special_tokens=False) == "Grüezi, Hund"
@@ -105,14 +105,14 @@ def test_words_of_a_vocabulary_of_words():
     assert side.pieces(side.encode("Grüezi Hund Grüezi,")) == ["Grüezi", "Hund", "<unk>"]
     assert side.decode(side.encode("ein Grüezi alle")) == "ein Grüezi alle"
     ordinary = [*range(4, both.source.size)]
-    assert [*extension.source.pieces.values()] == [ordinary]  # nothing is known of it
+    assert [*extension.source.pieces.values()] == [ordinary]  # the extension knows nothing about it
 
 
 def test_two_vocabularies():
     both = Tokenizers(train(TEXTS, "bpe", 304), train(TEXTS[:2], "unigram"))
     around = {"before": ["eng_X"], "after": ["</s>"], "first": ["gsw_X"]}
     extension = extend_tokenizers(both, ["Grüezi", "Hund", "eng_X", "gsw_X", "<2de>"], around=around, tags=["<2de>"])
-    assert extension.source.names == ["▁Grüezi", "eng_X", "<2de>"]  # Hund is there
+    assert extension.source.names == ["▁Grüezi", "eng_X", "<2de>"]  # "Hund" is already there
     assert extension.target.names == ["▁Grüezi", "▁Hund", "gsw_X"]
     assert list(extension.after.source.tags.values()) == ["<2de>"]
     surrounded = extension.after.surround(**around)
@@ -169,7 +169,7 @@ def test_mistakes(tmp_path):
         frequent_words(characters, TEXTS, TEXTS, 3)
     around = {"first": ["gsw_Latn"]}
     assert extend_tokenizers(characters, ["gsw_Latn"], around=around).after.target.hidden  # a language can be added
-    content = {**both.source.content, "normalizer": None}  # as one made elsewhere may be
+    content = {**both.source.content, "normalizer": None}  # as a tokenizer made elsewhere may have
     with pytest.raises(ConfigError, match="made elsewhere that does not cut word by word, expected only pieces of"):
         extend_tokenizers(Tokenizers(open_tokenizer(content, "file")), ["Grüezi"])
     with pytest.raises(ConfigError, match="9,999 pieces given, expected fewer: .* at most 10,000"):

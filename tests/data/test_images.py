@@ -1,4 +1,4 @@
-"""Which pictures are for training and which for validation, and what a run reads; what cannot be used is named."""
+"""Which pictures go to training and validation, and which a run reads; unusable ones are named."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NAMES = [f"p{i}.png" for i in range(10)]
 
 @pytest.fixture
 def album(tmp_path):
-    """A function that makes a folder of pictures and a table, and gives settings for them."""
+    """Return a function that makes a folder of pictures and a table and returns settings for them."""
 
     def album(rows=None, names=NAMES, table="captions", **more):
         for name in names:
@@ -193,7 +193,7 @@ WORDS = TokenizerSettings(kind="word")
 
 @pytest.fixture
 def captioned(tmp_path):
-    """A function that makes a folder of different pictures with captions, and gives settings for them."""
+    """Return a function that makes a folder of distinct pictures with captions and returns settings for them."""
 
     def captioned(count=12, captions=2, **more):
         folder, rng = tmp_path / "images", np.random.default_rng(3)
@@ -212,7 +212,7 @@ def captioned(tmp_path):
 
 
 def texts(prepared, encoded, i):
-    """A picture's name, and its captions as they are encoded."""
+    """Return a picture's name and its encoded captions."""
     place, tokens = encoded.pair(i)
     cuts = np.split(tokens, np.nonzero(tokens == END)[0])
     decode = prepared.tokenizers.target.decode
@@ -235,7 +235,7 @@ def test_pictures_and_their_captions(captioned):
             known = [f"number {number} said once", f"number {number} said again"]
             if encoded is prepared.train:
                 assert captions == known
-            else:  # its number was not seen in training
+            else:  # training did not contain its number
                 assert prepared.references[i] == known
                 assert prepared.valid_pairs[i] == (name, known[0])
                 assert UNKNOWN in encoded.pair(i)[1]
@@ -251,11 +251,11 @@ def test_the_second_time_it_comes_from_the_cache(captioned, monkeypatch):
     assert said[-1].endswith(", from the cache")
     assert again.hash == first.hash
     assert again.references == first.references
-    # Other tokens of the same pictures: nothing is decoded again.
+    # Other tokens of the same pictures: no picture is decoded again.
     other = prepare_images(captioned(), TokenizerSettings(kind="character"), "caption")
     assert other.hash != first.hash
     assert other.pictures.folder == first.pictures.folder
-    # A run's own tokenizer leads to the same.
+    # A run's own tokenizer gives the same hash.
     assert prepare_images(captioned(), None, "caption", tokenizers=first.tokenizers).hash == first.hash
 
 
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_is_named_counted_and_left_out(captioned, tmp_path):
     assert "03.png" not in prepared.pictures.names
     said.clear()
     prepare_images(data, WORDS, "caption", say=said.append)
-    assert "cannot be read" in said[0]  # it is said again when it comes from the cache
+    assert "cannot be read" in said[0]  # repeated when it comes from the cache
 
 
 def test_captions_that_are_too_long_are_dropped(captioned, tmp_path):
@@ -296,7 +296,7 @@ def test_no_picture_that_can_be_read(captioned, tmp_path):
 
 
 def test_names_that_are_no_text(captioned, tmp_path):
-    """File systems allow any bytes in a name."""
+    """File systems allow arbitrary bytes in a name."""
     data = captioned(count=3)
     folder = os.fsencode(tmp_path / "images")
     for i in range(2):

@@ -1,4 +1,4 @@
-"""The languages of a run: what a person says counts first, then its configuration, then its data."""
+"""The languages of a run: the user's choice comes first, then the configuration, then the data."""
 
 import json
 import random
@@ -136,7 +136,7 @@ def test_a_language_that_is_not_there_is_named():
     assert known_languages(both.source) == {"eng_Latn": "eng_Latn", "deu_Latn": "deu_Latn"}
     with pytest.raises(CommandError, match='--target-language: "deu_Lat" given.*did you mean .deu_Latn'):
         choose_languages(both, None, "deu_Lat")
-    for word in ("hello", "</s>", "<unk>", "", "en"):  # words of the vocabulary are no languages
+    for word in ("hello", "</s>", "<unk>", "", "en"):  # words of the vocabulary are not languages
         with pytest.raises(CommandError, match="which the run does not know"):
             choose_languages(both, word, None)
     with pytest.raises(CommandError, match='^target_language: "xx" given'):
@@ -159,9 +159,9 @@ RUSSIAN = ["я вчера ел пиццу", "они гуляют в парке",
 def test_trigrams_are_of_words_in_lower_case():
     assert list_trigrams("An Ox!") == [" an", "an ", " ox", "ox "]
     assert list_trigrams("a 1 2, I'm") == [" a ", " i ", " m "]
-    assert list_trigrams("E\u0301te\u0301") == [" ét", "été", "té "]  # one letter or two, it is the same
+    assert list_trigrams("E\u0301te\u0301") == [" ét", "été", "té "]  # composed or decomposed letters give the same
     assert list_trigrams("123 … 🍕") == []
-    # Against the definition, on words drawn anew.
+    # Compare with the definition, on newly drawn words.
     seed = random.randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -180,7 +180,7 @@ def test_shares_are_those_of_the_texts():
 
 @pytest.mark.parametrize("length", [20, 40])
 def test_twenty_characters_are_enough(length):
-    """Of sentences that were not trained on, from anywhere in them."""
+    """Detect unseen sentences from any twenty characters of them."""
     rng = random.Random(length)
     texts = [("en", each.source) for each in HELD_OUT] + [("de", each.target) for each in HELD_OUT]
     windows = []
@@ -197,7 +197,7 @@ def test_confidence_means_something():
     sure = detect_language("Where do you live? I ate pizza yesterday.", PROFILES)
     assert sure[0][0] == "en"
     assert sure[0][1] > 90 > 10 > sure[1][1] >= 0
-    # A word that both have, and languages that are none of these.
+    # A word of both languages, and texts in neither.
     assert detect_language("Pizza", PROFILES)[0][1] < 90
     assert detect_language("我昨天吃了披萨", PROFILES)[0][1] == 0
     assert detect_language("я вчера ел пиццу", PROFILES)[0][1] == 0
@@ -208,7 +208,7 @@ def test_confidence_means_something():
 
 
 def test_a_language_that_is_not_known_has_little_confidence():
-    """French, where English and German are known, and a text of nothing but strange words, however long."""
+    """French where English and German are known, and text of unknown words only, however long."""
     french = [each.target for each in generate("phrasebook", 300, split="valid", pair="en-fr")]
     known = [each.source for each in HELD_OUT] + [each.target for each in HELD_OUT]
     long_french, long_known = ([text for text in texts if len(text) >= 30] for texts in (french, known))
@@ -232,7 +232,7 @@ def test_the_share_that_own_texts_have_is_their_mean():
 
 def test_scripts_without_spaces_and_rare_letters():
     profiles = PROFILES | {"zh": LanguageProfile.of(CHINESE), "ru": LanguageProfile.of(RUSSIAN)}
-    # Letters tell where no trigram was seen.
+    # Letters decide if no trigram was seen.
     assert detect_language("披萨睡着昨天", profiles)[0][0] == "zh"
     assert detect_language("пицца спит в парке", profiles)[0][0] == "ru"
     assert detect_language("The child sleeps", profiles)[0][0] == "en"
@@ -292,7 +292,7 @@ def test_what_is_no_file_of_profiles(tmp_path, content):
 
 
 def test_values_that_are_no_shares_are_refused(tmp_path):
-    """Though the checksum is right: the file may be somebody else's."""
+    """A valid checksum is not enough: the file may come from elsewhere."""
     for trigrams in ({"abcd": 1}, {"abc": -1}, {"abc": "1"}, {"abc": 1.5}, ["abc"], {"abc": None}):
         body = {"source": {"trigrams": trigrams, "letters": {}}, "targets": {}}
         (tmp_path / FILE).write_text(json.dumps({"format": FORMAT, "sha256": checksum(body), **body}))
@@ -300,7 +300,7 @@ def test_values_that_are_no_shares_are_refused(tmp_path):
 
 
 def test_training_writes_them(furnish):
-    """Of a built-in corpus, and of corpora with tags; a run of digits has none."""
+    """Training writes profiles of a built-in corpus and of corpora with tags; a run of digits has none."""
     folder = furnish(one="phrasebook", two="tagged", three="transformer")
     one = RunLanguages.read(folder / "one")
     assert detect_language("Where do you live?", {"en": one.source, "de": one.targets[""]})[0][0] == "en"
@@ -323,7 +323,7 @@ def test_training_from_lists_writes_them(tmp_path):
 
 
 def test_no_more_than_a_sample_is_looked_at(furnish, monkeypatch):
-    """Of a large corpus some pairs, at even intervals, and no more characters than are allowed."""
+    """A large corpus is sampled: pairs at even intervals, up to a maximum of characters."""
     folder = furnish(one="phrasebook")
     run = regard.load(folder / "one")
     row = np.array(run.tokenizers.source.encode("the dog"))

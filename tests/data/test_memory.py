@@ -1,4 +1,4 @@
-"""Nothing needs the corpus in memory: five times the pairs take no more of it."""
+"""Preparation does not hold the corpus in memory: five times the pairs take no more."""
 
 import multiprocessing
 import threading
@@ -14,7 +14,7 @@ from regard.data.settings import DataSettings
 
 
 def write(folder, count, seed=0):
-    """Short pairs of words whose frequencies fall as those of a language do."""
+    """Write short pairs of words whose frequencies fall as in natural language."""
     draw = np.random.default_rng(seed)
     words = np.array([bytes(row).decode() for row in draw.integers(97, 115, (20_000, 6), np.uint8)])
     paths = [folder / f"{count}.{side}" for side in ("source", "target")]
@@ -28,13 +28,13 @@ def write(folder, count, seed=0):
 
 
 def memory():
-    """KiB of this process that are no file's."""
+    """Return this process's anonymous memory in KiB."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
 
 
 def measure(source, target, cache, answer):
-    """Prepare and go through an epoch, in a process of its own; the pairs, and the most KiB that were added."""
+    """Prepare and iterate over an epoch in a new process; return the number of pairs and the peak of added KiB."""
     start, peaks, done = memory(), [0], threading.Event()
 
     def watch():
@@ -52,8 +52,8 @@ def measure(source, target, cache, answer):
 
 
 def taken(folder, count):
-    """The MiB that `count` pairs take."""
-    fork = multiprocessing.get_context("fork")  # torch is there already
+    """Return the MiB that `count` pairs take."""
+    fork = multiprocessing.get_context("fork")  # torch is already loaded
     mine, theirs = fork.Pipe()
     began = time.perf_counter()
     child = fork.Process(target=measure, args=(*write(folder, count), str(folder / f"cache{count}"), theirs))
@@ -67,7 +67,7 @@ def taken(folder, count):
 
 
 def test_five_times_the_pairs_take_no_more_memory(tmp_path, monkeypatch):
-    """The short form: sample, words and windows are small, so that few pairs fill them."""
+    """A short version: sample, words and windows are small, so that few pairs fill them."""
     monkeypatch.setattr(preparation, "SAMPLE", 100_000)
     monkeypatch.setattr(tokenizer, "REMEMBERED", 5_000)
     monkeypatch.setattr(batching, "WINDOW", 2_000)

@@ -1,4 +1,4 @@
-"""Pixels: every common form of a picture, and every fault in one sentence; all in one array, kept and found again."""
+"""Pixels: every common picture format, and every fault in one sentence; all in one array, stored and found again."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ QUARTERS = ((250, 10, 20), (15, 240, 30), (20, 25, 230), (240, 230, 15))
 
 
 def quarters(width=40, height=40):
-    """A picture whose four quarters have four colours."""
+    """Draw a picture whose four quarters have four colours."""
     array = np.zeros((height, width, 3), np.uint8)
     for i, colour in enumerate(QUARTERS):
         rows = slice(0, height // 2) if i < 2 else slice(height // 2, None)
@@ -32,7 +32,7 @@ def quarters(width=40, height=40):
 
 
 def corners(pixels):
-    """The colours near the four corners."""
+    """Return the colours near the four corners."""
     side = pixels.shape[-1]
     near, far = side // 6, side - 1 - side // 6
     return [pixels[:, y, x].astype(int) for y in (near, far) for x in (near, far)]
@@ -120,7 +120,7 @@ def test_an_animation_shows_its_first_picture(tmp_path):
 
 
 def png_of(width, height):
-    """A PNG whose heading says how large it is, with hardly anything in it."""
+    """Return a PNG whose header gives its size, with almost no content."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -149,7 +149,7 @@ def saved(path, end="jpg"):
         (lambda path: path.write_bytes(png_of(11_600, 11_600)), "more than 134,217,728 pixels"),
         (lambda path: path.write_bytes(png_of(60_000, 60_000)), "more than 134,217,728 pixels"),
         (lambda path: path.write_bytes(png_of(0, 7)), "x: "),
-        (lambda path: path.write_bytes(png_of(10_000, 10_000)), "damaged, or not a picture"),  # allowed, but not there
+        (lambda path: path.write_bytes(png_of(10_000, 10_000)), "damaged, or not a picture"),  # an allowed size
     ],
 )
 def test_faults_are_named(tmp_path, make, said):
@@ -180,7 +180,7 @@ def test_every_cut_of_a_file_is_a_picture_or_a_data_error(tmp_path):
 
 
 def test_programs_are_not_run_for_a_picture(tmp_path):
-    """PostScript would be given to Ghostscript."""
+    """PostScript would start Ghostscript."""
     (tmp_path / "x.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n")
     with pytest.raises(DataError, match="not a picture"):
         read_picture(tmp_path / "x.png", 8)
@@ -188,7 +188,7 @@ def test_programs_are_not_run_for_a_picture(tmp_path):
 
 @pytest.fixture
 def album(tmp_path):
-    """A folder of pictures that are all different, and two files that are none."""
+    """Make a folder of distinct pictures and two other files."""
     rng, folder = np.random.default_rng(SEED), tmp_path / "images"
     folder.mkdir()
     for i in range(9):
@@ -224,12 +224,12 @@ def test_other_processes_decode(album, monkeypatch):
 
 
 def test_the_processes_are_others(album, monkeypatch):
-    """Each chunk is decoded by a process that is not this one, and by more than one in all."""
+    """Each chunk is decoded by a process other than this one, and by more than one in all."""
     monkeypatch.setattr(module, "WORTH", -1.0)
     monkeypatch.setattr(module, "CHUNK", 1)
     monkeypatch.setattr(module, "decode_piece", whose.decoded_by_both)
     found = [each.problem for each in decode(str(album), names(album) * 8, 8, workers=2)]
-    assert found[0] == str(os.getpid())  # the first, to see how long it takes
+    assert found[0] == str(os.getpid())  # the first one, to measure the time
     assert str(os.getpid()) not in found[1:]
     assert len(set(found)) == 3
 
@@ -270,7 +270,7 @@ def test_what_is_kept_is_what_was_decoded(album, tmp_path):
 
 
 def test_the_same_pictures_are_the_same_wherever_they_are(album, tmp_path):
-    """Other times of the files and another place: decoded again, and found to be the same."""
+    """Files with other times in another place are decoded again and recognised as the same."""
     first = kept(album, tmp_path / "cache")
     for name in names(album):
         os.utime(album / name, (1, 1))

@@ -1,4 +1,4 @@
-"""Text before a vocabulary meets it: normalised, marked, cut, put together again; added words that stand alone."""
+"""Text before tokenization: normalised, marked, split, joined again; added words that stand alone."""
 
 import json
 import unicodedata
@@ -62,7 +62,7 @@ def test_only_what_never_looks_across_a_space_is_separable():
     assert not separable({})
 
 
-# ---- words that were added
+# ---- added words
 
 
 def spell(text: str) -> list[int]:
@@ -92,5 +92,5 @@ def test_a_leading_word_is_followed_by_no_letter(text, more):
     assert text.startswith(word)
     assert all(unicodedata.category(each)[0] in "LMN" or each == "_" for each in word)
     assert len(word) == len(text) or leading_word(text[len(word) :]) == ""
-    if word and " " not in text:  # what it finds is found again
+    if word and " " not in text:  # a word that it finds is found again
         assert AddedWords({word: 1}, spell).encode(text) == [1, *spell(text[len(word) :])]

@@ -1,4 +1,4 @@
-"""From files to encoded pairs: what is kept, dropped and held out, and a cache that is used when it should be."""
+"""From files to encoded pairs: which are kept, dropped and held out, and when the cache is used."""
 
 import gzip
 import json
@@ -230,7 +230,7 @@ def test_a_damaged_cache_is_built_again(files, name, how):
 
 
 def print_prepared(data) -> None:
-    """What another process does, and prints of it."""
+    """Prepare in another process and print the result."""
     prepared = prepare(data)
     print(prepared.hash, len(prepared.train), int(prepared.train.tokens.sum()), prepared.tokenizers.hash)
 
@@ -264,7 +264,7 @@ def test_repetitions_of_a_held_out_pair_are_not_trained_on(files):
     rows = sentences(400) * 3
     prepared = prepare(files(rows, held_out=0.2), say=print)
     held = set(prepared.valid_pairs)
-    assert len(held) == len(prepared.valid) == 200  # at most half of those that differ, and each once
+    assert len(held) == len(prepared.valid) == 200  # at most half of the distinct pairs, and each once
     assert not held & set(texts(prepared, prepared.train))
     assert len(prepared.train) == 600
     assert prepared.counts["repeated"] == 400
@@ -289,7 +289,7 @@ def test_how_many_are_held_out(files, share, most, expected):
 
 
 def test_the_held_out_have_the_smallest_hashes(files):
-    """Sorted all at once, which the survey never does."""
+    """Compare with sorting all hashes at once, which the survey never does."""
     rows = sentences(300)
     prepared = prepare(files(rows, held_out=0.1))
     assert set(prepared.valid_pairs) == set(sorted(rows, key=lambda row: hash_of(*row))[:30])
@@ -308,7 +308,7 @@ def test_the_smallest_corpora(files):
 
 
 def test_the_tokenizer_never_sees_what_is_held_out(files):
-    """A word of a held-out pair alone is not in the vocabulary."""
+    """A word that occurs only in a held-out pair is not in the vocabulary."""
     rows = [(f"w{i}", f"t{i}") for i in range(200)]
     prepared = prepare(files(rows, held_out=0.1), TokenizerSettings(kind="word"))
     assert len(prepared.valid) == 20

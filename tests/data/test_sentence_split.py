@@ -69,7 +69,7 @@ def test_nothing_has_no_sentence():
 
 
 def test_edition_stands_for_what_is_cut():
-    # A change of this figure cuts some text differently: caches of documents then need another EDITION.
+    # If this hash changes, some texts are split differently, and caches of documents need a new EDITION.
     draw, made = random.Random(0), hashlib.sha256(EDITION.encode())
     parts = ["Mr. ", "a ", "B ", "no. ", "5. ", "z. B. ", "1999. ", "word. "]
     parts += ["Then ", "he! ", '" ', "「はい。」", "।", "…", ", ", "(so.) "]
@@ -101,7 +101,7 @@ def test_pieces_fit_and_lose_nothing(text, limit, count):
 
 @given(TEXTS, st.integers(1, 9), st.sampled_from([words, len]))
 def test_cut_is_the_longest_beginning_that_fits(text, limit, count):
-    """Against a search through all of them."""
+    """Compare with a search through all beginnings."""
     fitting = [end for end in range(len(text) + 1) if count(text[:end]) <= limit]
     at_words = [end for end in fitting if end == len(text) or (text[end].isspace() and text[:end].strip())]
     best = text[: max(at_words or fitting)].rstrip()
@@ -114,7 +114,7 @@ def test_long_sentences_are_cut_at_commas():
 
 
 def test_ten_thousand_words_are_cut_in_no_time():
-    """No more is looked at than could fit."""
+    """The search looks at no more text than could fit."""
     looked = []
 
     def count(text: str) -> int:
@@ -127,7 +127,7 @@ def test_ten_thousand_words_are_cut_in_no_time():
     assert [words(each.text) for each in pieces(text, words, 200)] == [200] * 50
 
 
-# ---- texts that are to be translated
+# ---- texts to translate
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_ten_thousand_words_are_cut_in_no_time():
         "он видит собаку.|она спит.|их 5 тыс. или больше.",
         "él ve el perro, pág. 3 y aprox. dos.|ella duerme.",
         "do you see it? he does.",  # in doubt a text stays whole
-        "Univ. of that city. and no more",  # as it does where it was begun with a capital
+        "Univ. of that city. and no more",  # also if it begins with a capital
         '"Stop!" he said.|Then he left.',
         "I. introduction here. then more",
         "他来了。|她走了！",
@@ -180,7 +180,7 @@ def test_no_letter_is_lost_and_sentences_of_others_stay(text):
     assert {each.end for each in sentences(text)} <= ends
 
 
-# ---- how many sources of a run have several
+# ---- the share of a run's sources with several sentences
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def train(home, lines, several):
     (home / "two.source").write_text("".join(f"{line}\n" for line in sources))
     (home / "two.target").write_text("".join(f"{line}\n" for line in sources))
     data = {**given["data"], "source": str(home / "two.source"), "target": str(home / "two.target"), "held_out": 0.1}
-    start({**given, "data": data}, home / "run", anyway=True)  # a side given twice
+    start({**given, "data": data}, home / "run", anyway=True)  # one side given twice
     torch.set_num_threads(threads)
     return home / "run"
 
@@ -237,7 +237,7 @@ def train(home, lines, several):
 def test_training_counts_its_sources_and_everything_that_is_made_of_the_run_keeps_that(tmp_path):
     run = train(tmp_path, 300, 120)
     share = SentenceShare.read(run)
-    assert 240 < share.sources < 300  # without those that are held out
+    assert 240 < share.sources < 300  # without the held-out ones
     assert 0.3 < share.several / share.sources < 0.5
     assert load(run).sentence_share == load(run, run).sentence_share == share
     assert load(pack(run, tmp_path / "run.regard")).sentence_share == share

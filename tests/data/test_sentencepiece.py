@@ -1,4 +1,4 @@
-"""SentencePiece's models: the ids and the texts of the package, sections written by hand, and files that are none."""
+"""SentencePiece models: ids and texts equal the package's, sections written by hand, and invalid files."""
 
 import base64
 import itertools
@@ -60,7 +60,7 @@ FORMS = {
 
 
 def opened(folder, data, ids=None, **options):
-    """The package's processor, and the tokenizer as it is read back from a file."""
+    """Return the package's processor, and the tokenizer read back from a file."""
     (folder / "a.model").write_bytes(data)
     content = convert(folder / "a.model", ids, **options)
     Tokenizers(Tokenizer(content)).save(folder / "tokenizer.json")
@@ -71,12 +71,12 @@ def opened(folder, data, ids=None, **options):
 
 
 def compare(processor, tokenizer, texts):
-    """The same ids, alone and in batches, and the same texts of them."""
+    """Compare ids, alone and in batches, and the texts decoded from them."""
     here = [tokenizer.content["model"]["vocab"][processor.id_to_piece(i)] for i in range(len(processor))]
     back = {own: i for i, own in enumerate(here)}
     assert len(back) == len(processor) == tokenizer.size
     expected = [[here[i] for i in row] for row in processor.encode(texts)]
-    for _ in range(2):  # the second time, words are remembered
+    for _ in range(2):  # the second time, words come from the cache
         for text, ids, right in zip(texts, tokenizer.encode_batch(texts), expected, strict=True):
             assert ids == right, text
     for text, ids in zip(texts, expected, strict=True):
@@ -104,7 +104,7 @@ def test_ids_are_those_of_sentencepiece_for_ten_thousand_texts(tmp_path, options
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_rules_across_spaces(tmp_path, kind):
-    """Rules that take a space with what stands before or behind it: words cannot be cut one by one then."""
+    """Rules that join a space with the text before or after it: words then cannot be encoded separately."""
     rules = {"o w": "Q", " \u0308": "\u00a8", "x ": "y", "q": "", "z": " ", "m": "a  b", "\u00b7": "\u2581", "aa": "c"}
     lines = ["\t".join(" ".join(f"{ord(c):X}" for c in text) for text in rule) for rule in rules.items()]
     (tmp_path / "rules.tsv").write_text("".join(f"{line}\n" for line in lines))
@@ -119,7 +119,7 @@ def test_rules_across_spaces(tmp_path, kind):
 
 
 def test_equal_sums_are_ranked_in_single_precision(tmp_path):
-    """Words of two letters have many cuts of one sum, and the text before them decides."""
+    """Words of two letters have many segmentations with equal sums; the preceding text decides by rounding."""
     letters = {"a": -2.1, "b": -2.3, "aa": -3.7, "bb": -3.9, "aab": -5.1, "▁": -1.3, "▁a": -2.9, "▁bb": -4.3}
     letters["abab"] = -6.7
     data = write([*SPECIAL, *((piece, score, 1) for piece, score in letters.items())])
@@ -139,7 +139,7 @@ def test_pieces_that_are_not_used(tmp_path, kind):
 
 @pytest.mark.parametrize("flags", [*itertools.product((0, 1), repeat=3)], ids=str)
 def test_spaces_that_are_not_escaped(tmp_path, flags):
-    """Prefix, squeeze and escape in all ways, with pieces that have spaces or marks."""
+    """Combine prefix, squeeze and escape in all ways, with pieces that contain spaces or marks."""
     signs = [" a", "▁a", "b", " ", "▁", "a", "b a", "b▁a", "  ", "▁▁"]
     pieces = [*SPECIAL, *((piece, -1.0 - i, 1) for i, piece in enumerate(signs))]
     normalisation = b"".join(field(number, flag) for number, flag in zip((3, 4, 5), flags, strict=True))
@@ -161,7 +161,7 @@ def model():
 
 
 def test_a_numbering_of_its_own(tmp_path, model):
-    """What has no number is unknown, each piece by itself; what only has a number is never chosen, but can be read."""
+    """A piece without a number is unknown, each alone; one with only a number is never chosen but can be decoded."""
     processor, tokenizer = opened(tmp_path, model, IDS, tags=[">>deu<<"])
     pieces = processor.encode("the quick Quelle", out_type=str)
     assert "▁the" in pieces
@@ -232,7 +232,7 @@ def test_special_pieces_cannot_be_spelled(tmp_path):
 
 
 def test_words_are_those_of_the_text(tmp_path, model):
-    """Each piece's word is the one that it is read in; an unknown sign is a word of its own."""
+    """Each piece belongs to the word that it is read in; an unknown character is a word of its own."""
     _, tokenizer = opened(tmp_path, model)
     begins, marks, alone, _ = tokenizer.beginnings()
     for text in draw_texts(random.randrange(2**32), 150):
@@ -245,7 +245,7 @@ def test_words_are_those_of_the_text(tmp_path, model):
     assert marks.sum() == 1
 
 
-# ---- files that are none
+# ---- invalid files
 
 
 def special(*left_out):
@@ -289,7 +289,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 
 def attempt(path):
-    """The content of a file's tokenizer, or the sentence that it is refused with."""
+    """Return the content of a file's tokenizer, or the message that refuses it."""
     try:
         return convert(path)
     except DataError as error:
@@ -297,7 +297,7 @@ def attempt(path):
 
 
 def test_every_truncation_is_refused(tmp_path, model):
-    """Or, behind everything that is read, changes nothing."""
+    """A truncation after everything that is read changes nothing."""
     path = tmp_path / "a.spm"
     path.write_bytes(model)
     whole = convert(path)
@@ -381,7 +381,7 @@ def test_a_changed_file_is_refused_by_its_key(tmp_path, model):
 
 
 def test_any_table_of_characters_is_refused_or_read(tmp_path, model):
-    """Whatever stands in it, a text is cut to its end."""
+    """Whatever the table contains, encoding reaches the end of the text."""
     (tmp_path / "a.spm").write_bytes(model)
     content = convert(tmp_path / "a.spm")
     section = content["regard"]["sentencepiece"]
@@ -409,7 +409,7 @@ def test_without_the_package_a_sentence_names_its_extra(tmp_path, model, monkeyp
             attempt()
 
 
-# ---- written again
+# ---- writing models
 
 
 @pytest.fixture
@@ -418,7 +418,7 @@ def texts() -> list[str]:
 
 
 def read(path, **options):
-    """A model as `sentencepiece` opens it, and as a tokenizer of Regard."""
+    """Return a model as `sentencepiece` opens it, and as a tokenizer of Regard."""
     path.write_bytes(train(**options))
     tokenizer = open_tokenizer(convert(path), path.name)
     return package.SentencePieceProcessor(model_file=str(path)), tokenizer
@@ -433,7 +433,7 @@ def test_texts_are_cut_and_put_together_as_before(form, tmp_path, texts):
         pieces = theirs.encode(text, out_type=str)
         assert ours.encode(text, out_type=str) == pieces, text
         assert ours.decode(pieces) == theirs.decode(pieces)
-        assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text))  # with what unknown is written as
+        assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text))  # with the text for unknown pieces
     one, other = (read_model(tmp_path / f"{name}.model") for name in ("theirs", "ours"))
     assert {piece for piece in one.pieces if piece[0] != "<pad>"} == {*other.pieces}
 
@@ -459,7 +459,7 @@ BY_HAND = {
     **{"prefix": True, "squeeze": True, "escape": True, "bytes": False, "suffix": False, "leading": False},
     **{"pieces": PIECES, "fixed": {}, "unused": {}},
 }
-# Numbered, and not in the segmentation.
+# Pieces with a number that the segmentation lacks.
 UNSPELLED = ("<ctl>", "á", "í", "xá", *(f"<0x{byte:02X}>" for byte in range(256)))
 NUMBERS = {piece: i for i, piece in enumerate([*special_pieces.SPECIAL, *PIECES, *UNSPELLED])}
 
@@ -497,7 +497,7 @@ def test_runs_of_unknown_signs_join_over_words_without_a_piece_for_the_mark():
 
 
 def test_what_no_piece_spells_is_looked_up_by_its_text():
-    """The numbering may know characters that this segmentation does not; a run of them is one piece."""
+    """The numbering may contain characters that this segmentation lacks; a run of them is one piece."""
     segmentation = segment(pieces={"▁": -2.0, "b": -1.0})
     assert names(segmentation.encode("bábíxb")) == ["▁", "b", "á", "b", "<unk>", "b"]
     assert names(segmentation.encode("á xá áí b")) == ["▁", "á", "▁", "xá", "▁", "<unk>", "▁", "b"]

@@ -1,4 +1,4 @@
-"""Settings of data: impossible combinations are refused by the key that is wrong, before torch is imported."""
+"""Settings of data: impossible combinations are refused with the wrong key, before torch is imported."""
 
 import subprocess
 import sys

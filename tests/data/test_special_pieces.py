@@ -1,4 +1,4 @@
-"""Special pieces of a file made elsewhere get the ids 0 to 3, and what stood there gets theirs."""
+"""Special pieces of a file made elsewhere get the ids 0 to 3, and the pieces there get theirs."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_they_trade_places():
     assert [ids[name] for name in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")] == [0, 1, 2, 3]
     assert sorted(ids.values()) == list(range(7))
     assert moved["post_processor"] is None
-    assert given["model"]["vocab"]["a"] == 0  # what was given stays as it is
+    assert given["model"]["vocab"]["a"] == 0  # the given content is not modified
 
 
 def test_those_in_their_places_stay():

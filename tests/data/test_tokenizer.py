@@ -1,6 +1,4 @@
-"""Tokenizers: any text comes back, special pieces cannot be spelled, one file that the library opens, whose panics
-are errors.
-"""
+"""Tokenizers: texts round-trip, no text encodes to special pieces, the library opens the file, panics become errors."""
 
 import json
 import os
@@ -46,7 +44,7 @@ ODD = [
 @given(text=st.text() | st.lists(st.sampled_from([*"ab<>/▁ 0x4", "<s>", "<0x41>", "é", "😀", "Haus"])).map("".join))
 def test_any_text_comes_back(kind, text):
     tokenizer = MADE[kind]
-    assume("<2" not in text)  # a tag is a word of its own, wherever it stands
+    assume("<2" not in text)  # a tag is a separate word anywhere
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == tokenizer.normalise(text) == normalised(text)
     assert all(i > UNKNOWN for i in ids)
@@ -80,7 +78,7 @@ def test_many_at_once_are_as_one_by_one(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=st.lists(st.sampled_from(["Haus", "klein,", "<2de>", "é", "2024", "(x)", "▁"]), min_size=1))
 def test_words_are_those_between_spaces(kind, words):
-    """Put together by their numbers, the pieces are the words again."""
+    """Joined by their word numbers, the pieces give the words."""
     tokenizer = MADE[kind]
     ids = tokenizer.encode(" ".join(words))
     numbers = tokenizer.words([START, *ids, END, PAD])
@@ -251,7 +249,7 @@ def test_special_pieces_outside_of_a_unigram_vocabulary_are_refused(tmp_path):
 
 
 def test_a_fork_after_encoding_is_silent_and_does_not_hang(tmp_path):
-    """Threads of the library do not live on in a child: it must neither warn nor wait for them."""
+    """The library's threads do not exist in a child: it must neither warn nor wait for them."""
     Tokenizers(MADE["bpe"]).save(tmp_path / "tokenizer.json")
     code = f"""
 import os
@@ -264,7 +262,7 @@ if child == 0:
 print(os.waitpid(child, 0)[1], "TOKENIZERS_PARALLELISM" in os.environ)
 """
     environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
-    silent = "ignore:This process:DeprecationWarning"  # what Python 3.12 and later say of any fork beside threads
+    silent = "ignore:This process:DeprecationWarning"  # Python 3.12 and later warn of any fork beside threads
     run = subprocess.run(
         [sys.executable, "-W", silent, "-c", code], capture_output=True, text=True, timeout=60, env=environment
     )
@@ -275,7 +273,7 @@ print(os.waitpid(child, 0)[1], "TOKENIZERS_PARALLELISM" in os.environ)
 
 
 class PanicException(BaseException):
-    """What the library raises when it panics: no Exception."""
+    """The library's exception on a panic: not a subclass of Exception."""
 
 
 def failing(error):

@@ -1,4 +1,4 @@
-"""Tokenizer files that panic, abort or explode: each is one sentence, in a bounded time; Regard's own load at once."""
+"""Tokenizer files that panic, abort or explode: each gives one sentence in bounded time; Regard's own load directly."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ COUNT = len(BASE["model"]["vocab"])
 
 
 def changed(content: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """With other parts; model__vocab is the vocabulary of its model."""
+    """Return the content with changed parts; model__vocab is its model's vocabulary."""
     content = copy.deepcopy(content)
     for key, value in changes.items():
         part, _, name = key.partition("__")
@@ -171,12 +171,12 @@ def test_ten_million_pieces(tmp_path):
     assert time.perf_counter() - start < 2
 
 
-# ---- what is taken
+# ---- accepted files
 
 
 @pytest.mark.parametrize("kind", OWN, ids=str)
 def test_regards_own_load_at_once(tmp_path, kind, monkeypatch):
-    """No process is started for them."""
+    """Loading Regard's own tokenizers starts no process."""
 
     def refuse(tokenizer: str) -> str:
         raise AssertionError("tried out")
@@ -215,7 +215,7 @@ def test_any_other_option_is_not_of_that_form():
 
 
 def made_elsewhere() -> dict[str, library.Tokenizer]:
-    """As other people train them."""
+    """Return tokenizers trained with other programs' usual settings."""
     special, others = ["<pad>", "<s>", "</s>", "<unk>"], ["[UNK]", "[PAD]", "[CLS]", "[SEP]"]
     bytes_ = library.Tokenizer(models.BPE())
     bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -246,7 +246,7 @@ ELSEWHERE = made_elsewhere()
 def test_what_others_make_is_taken(tmp_path, name):
     path: Path = tmp_path / "tokenizer.json"
     tokenizer = ELSEWHERE[name]
-    tokenizer.enable_padding(length=10**6)  # of no use here, and left away
+    tokenizer.enable_padding(length=10**6)  # not used here, and dropped
     tokenizer.enable_truncation(2)
     tokenizer.save(str(path))
     tokenizer.no_padding()
@@ -271,16 +271,16 @@ def test_what_others_make_is_taken(tmp_path, name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_trained_here_can_be_loaded_again(tmp_path, kind):
-    """Words that are endless make no endless pieces."""
+    """Very long words give no very long pieces."""
     Tokenizers(train(["a" * (2 * PIECE), "a" * (2 * PIECE), *TEXTS], kind)).save(tmp_path / "t.json")
     assert Tokenizers.load(tmp_path / "t.json").source.encode("a b")
 
 
 def test_a_text_that_the_tokenizer_cannot_take():
-    """A pattern that only some texts are too hard for: no traceback of the library's."""
+    """A pattern that is too hard for some texts gives no library traceback."""
     from regard.data.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer(changed(BASE, pre_tokenizer=split("(a+)+$")))  # as if it had passed
+    tokenizer = Tokenizer(changed(BASE, pre_tokenizer=split("(a+)+$")))  # as if it had passed the checks
     for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
         with pytest.raises(DataError, match="a text that the tokenizer cannot encode: "):
             encode("a" * 100 + "!")

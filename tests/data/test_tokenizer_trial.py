@@ -1,4 +1,4 @@
-"""A tokenizer is tried out in a process of its own, which ends without a word where it is right."""
+"""A tokenizer is tried in a process of its own, which ends silently if the tokenizer is valid."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Words that were never seen in training are named."""
+"""Words that never occurred in training are reported."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_a_word_that_never_occurred(kind):
     unknown.add(TEXTS)
     assert unknown.message() is None
     unknown.add(["the zorp is flimmery.", "The zorp sleeps 123 times"])
-    assert unknown.message() == "zorp and flimmery were never seen in training"  # a number is spelled by its digits
+    assert unknown.message() == "zorp and flimmery were never seen in training"  # digits spell any number
 
 
 CHINESE = ["我昨天吃了比萨", "他昨天吃了饭"]
@@ -66,11 +66,11 @@ CHINESE = ["我昨天吃了比萨", "他昨天吃了饭"]
 @pytest.mark.parametrize(
     ("kind", "texts", "words", "given", "message"),
     [
-        ("bpe", TEXTS, None, ["the zorp sleeps", "the жук sleeps"], "жук was never seen in training"),  # letters alone
+        ("bpe", TEXTS, None, ["the zorp sleeps", "the жук sleeps"], "жук was never seen in training"),  # letters only
         ("word", ["a b c", "b c d"], {"a"}, ["a b x", "d y x"], "x and y were never seen in training"),
-        ("character", ["abc", "bcd"], known(["abc"]), ["abcd", "dcba"], None),  # characters have no words
+        ("character", ["abc", "bcd"], known(["abc"]), ["abcd", "dcba"], None),  # characters form no words
         ("character", ["abc", "bcd"], known(["abc"]), ["abcd", "abx"], "abx was never seen in training"),
-        ("bpe", CHINESE, known(CHINESE), ["我吃了饭"], None),  # and scripts without spaces have none
+        ("bpe", CHINESE, known(CHINESE), ["我吃了饭"], None),  # nor do scripts without spaces
     ],
 )
 def test_what_is_unknown_to_a_kind_of_tokenizer(kind, texts, words, given, message):
@@ -95,7 +95,7 @@ def test_a_message_is_one_line_whatever_the_words():
 
 
 def test_long_words_are_not_kept_whole():
-    """A server reads whatever is sent to it, for months."""
+    """A server reads arbitrary input for months."""
     words = UnknownWords(train(TEXTS, "word"), None)
     words.add([letter * 20_000 for letter in "abcdefgh"])
     assert words.verdicts == {}

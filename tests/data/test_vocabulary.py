@@ -1,4 +1,4 @@
-"""Training tokenizers: the size that was asked for, the smallest corpora, the same vocabulary from the same texts."""
+"""Training tokenizers: the requested size, the smallest corpora, the same vocabulary from the same texts."""
 
 import json
 import random
@@ -77,7 +77,7 @@ def test_automatic_sizes():
 
 
 def test_merges_are_those_of_whole_texts():
-    """Against the library, given the texts as they are and the same cuts."""
+    """Compare with the library on whole texts with the same splits."""
     made = train(TEXTS, size=400)
     learner = library.Tokenizer(models.BPE(unk_token="<unk>"))
     learner.normalizer, learner.pre_tokenizer = normalise(False), mark_words(cut=True)
@@ -113,11 +113,11 @@ NUMBERS = [str(DRAW.randint(1_900, 1_960)) for _ in range(3_000)]
 def test_pieces_suit_the_texts(texts, kind):
     assert suitable_kind(texts) == kind
     assert suitable_kind([text.upper() for text in texts]) == kind
-    assert suitable_kind(DRAW.sample(texts, len(texts))) == kind  # whatever their order
+    assert suitable_kind(DRAW.sample(texts, len(texts))) == kind  # in any order
 
 
 def test_a_few_lines_are_never_closed():
-    # Of a hundred lines nobody can tell that no new word will come.
+    # A hundred lines cannot show that no new word will come.
     assert suitable_kind(PHONEMES[:100]) != "word"
 
 
@@ -148,7 +148,7 @@ def test_letters_in_common_are_counted_both_ways():
 def test_characters_without_spaces_count_as_words():
     assert different_words(["ab cd", "ab"]) == 2
     assert different_words(["人我在有", "人我"]) == 4
-    assert automatic_size(different_words(CHINESE)) == 512  # 500 sentences are not 500 words
+    assert automatic_size(different_words(CHINESE)) == 512  # 500 sentences do not make 500 words
 
 
 @pytest.mark.parametrize(

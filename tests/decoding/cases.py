@@ -1,4 +1,4 @@
-"""Small models to search with, and a search that feeds everything again at every step."""
+"""Small models to search with, and a search that recomputes every prefix at every step."""
 
 import itertools
 import math
@@ -39,7 +39,7 @@ SMALL = {
 
 
 def small(kind, words=WORDS, scale=3.0, seed=None, dtype=torch.float64):
-    """A model with random weights that are large enough for it to have opinions; "both" is an ensemble."""
+    """Return a model with random weights, large enough for clear preferences; "both" is an ensemble."""
     if kind == "both":
         return Ensemble([small(each, words, scale, seed, dtype) for each in ("transformer", "rnnsearch")]).eval()
     if seed is not None:
@@ -57,7 +57,7 @@ def sentences(count, longest=7, words=WORDS):
 
 @torch.no_grad()
 def next_log_probs(model, source, said):
-    """log P of every next token, by decode() from the start."""
+    """Return log P of every next token, by decode() from the start."""
     if isinstance(model, Ensemble):
         each = [next_log_probs(one, source, said) for one in model.each]
         return torch.stack(each).exp().mean(0).log()
@@ -67,20 +67,20 @@ def next_log_probs(model, source, said):
 
 
 def pair_log_prob(model, source, target):
-    """log P of a target and its END, token by token."""
+    """Return log P of a target and its END, token by token."""
     told = [*target, END]
     return sum(float(next_log_probs(model, source, told[:i])[token]) for i, token in enumerate(told))
 
 
 def every_target(words, longest):
-    """All that can be said."""
+    """Yield every possible target."""
     tokens = [token for token in range(words) if token not in (PAD, START, END)]
     for length in range(longest + 1):
         yield from (list(each) for each in itertools.product(tokens, repeat=length))
 
 
 def fed_again(model, source, beam, longest, alpha):
-    """A beam search of one sentence by the rules, nothing kept between steps: (tokens, log P, score), best first."""
+    """Run a beam search of one sentence by the rules, without caches: (tokens, log P, score), best first."""
     live, done = [([], 0.0)], []
     for step in range(longest + 1):
         candidates = []
@@ -101,7 +101,7 @@ def fed_again(model, source, beam, longest, alpha):
 
 
 def greedy(model, source, limit=None):
-    """The likeliest next token, again and again, up to END, which is left out."""
+    """Take the likeliest next token up to END, which is left out."""
     return [found.outputs[0].tokens for found in search(model, source, Options(beam=1, longest=limit))]
 
 
@@ -110,7 +110,7 @@ def found_of(model, sources, options, **more):
 
 
 def same(found, expected):
-    """The results of two searches are equal, scores to rounding."""
+    """Check that the results of two searches are equal, scores up to rounding."""
     for one, other in zip(found, expected, strict=True):
         assert [output.tokens for output in one.outputs] == [output.tokens for output in other.outputs]
         for mine, theirs in zip(one.outputs, other.outputs, strict=True):
@@ -120,18 +120,18 @@ def same(found, expected):
 
 
 def closest_choice(steps, beam):
-    """The smallest difference between a candidate that a step took and the next best, which it did not take."""
+    """Return the smallest difference between a candidate that a step took and the best one that it left out."""
     smallest = math.inf
     for candidates in steps:
         ranked = sorted(candidates, key=lambda each: -each.log_prob)
         lives = [each.log_prob for each in ranked if each.token != END]
-        for order in ([each.log_prob for each in ranked], lives):  # who may end here, and who stays
+        for order in ([each.log_prob for each in ranked], lives):  # all candidates, and those that continue
             smallest = min([smallest, *(order[beam - 1] - each for each in order[beam : beam + 1])])
     return smallest
 
 
 class Script:
-    """A model that says what is in a table, one row a sentence, and notes how many rows are still asked for."""
+    """A model that writes given answers, one per sentence, and records the number of rows at every step."""
 
     limit = None
 
@@ -148,7 +148,7 @@ class Script:
     def step(self, tokens, state):
         self.asked.append(len(tokens))
         logits = torch.zeros(len(tokens), 11)
-        logits[:, PAD] = logits[:, START] = 9.0  # liked best, and never said
+        logits[:, PAD] = logits[:, START] = 9.0  # the largest, but never chosen
         for row, sentence in enumerate(state.rows.tolist()):
             said = self.answers[sentence]
             logits[row, said[state.step] if state.step < len(said) else END] = 5.0

@@ -1,4 +1,4 @@
-"""Many inputs at once: in the order given, each as if it were alone; an ensemble is the mean of its models."""
+"""Many inputs at once: results in the given order, each as if alone; an ensemble is the mean of its models."""
 
 import random
 

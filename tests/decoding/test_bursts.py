@@ -1,4 +1,4 @@
-"""Bursts without graphs: sentences are read into slots as `put` writes them, and the host reads a copy."""
+"""Bursts without graphs: sentences are encoded into slots as `put` writes them, and the host reads a copy."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def take_burst(slots):
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 @torch.no_grad()
 def test_sentences_that_are_read_are_searched(kind):
-    """Fewer than are read together, in any slots, each with its options; the slots beside them stay as they are."""
+    """Encode fewer sentences than `together`, in any slots, each with its options; the other slots do not change."""
     model = small(kind)
     slots = BurstSearch(model, 5, KEYS, 13, 3, prefix=2, together=3)
     varied = [
@@ -90,7 +90,7 @@ def test_each_burst_under_way_has_a_copy_of_its_own():
     lengths = [len(slots.wait().living([0]).results(1)[0].outputs[0].tokens) for _ in range(2)]
     assert lengths == [BURST, 2 * BURST]
     rows = {id(slots.blanks[i][1]) for i in range(len(slots.blanks))}
-    assert len(rows) == 2 * WRITES  # what is sent to the device stays until it was read there
+    assert len(rows) == 2 * WRITES  # a buffer sent to the device lives until the device has read it
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Slots: a search that never asks the host finds what `search` finds, whatever comes in place of what is done."""
+"""Slots: a search that never asks the host finds what `search` finds, however finished sentences are replaced."""
 
 import random
 
@@ -21,7 +21,7 @@ LONGEST = 7
 
 
 def put(device_search, index, model, sources, options, prefixes=None):
-    """Begin with sentences in some slots, each with options of its own."""
+    """Put sentences into slots, each with its own options."""
     each = zip(sources, options, prefixes or [[]] * len(sources), strict=True)
     most = [output_limit(model, len(source), option, len(prefix)) for source, option, prefix in each]
     begun = tokens_of(prefixes, fill=-1).ids if prefixes is not None and any(prefixes) else None
@@ -30,7 +30,7 @@ def put(device_search, index, model, sources, options, prefixes=None):
 
 @torch.no_grad()
 def by_slots(model, sources, options, prefixes=None, count=3, together=1, rows=None):
-    """Sentences through a few slots: `together` at a time come into what is free; `options` are one, or one each."""
+    """Search through a few slots: `together` sentences at a time enter free slots; `options` are one, or one each."""
     options = [options] * len(sources) if isinstance(options, Options) else options
     memory = model.encode(tokens_of([[3] * LONGEST]))
     most = max(output_limit(model, len(source), each) for source, each in zip(sources, options, strict=True))
@@ -70,7 +70,7 @@ def test_every_model_in_slots(kind, beam):
 @settings(max_examples=25)
 @given(st.data())
 def test_slots_have_options_of_their_own(data):
-    """Narrower beams than there are rows, other penalties, limits and prefixes side by side: each finds its own."""
+    """Narrower beams than rows, other penalties, limits and prefixes side by side: each slot finds its own result."""
     model, sources, each, prefixes = small("transformer"), sentences(6, LONGEST), [], []
     for _ in sources:
         beam, shortest = data.draw(st.integers(1, 5)), data.draw(st.integers(0, 4))
@@ -84,9 +84,9 @@ def test_slots_have_options_of_their_own(data):
 
 @torch.no_grad()
 def test_a_narrower_beam_is_done_as_soon_as_by_itself():
-    """With two of five rows a sentence waits for two finished hypotheses, and not for five."""
+    """With two of five rows a sentence waits for two finished hypotheses, not for five."""
     model, early = small("transformer", scale=1.0), 0
-    model.readout.bias[END] += 3.0  # sentences end
+    model.readout.bias[END] += 3.0  # make sentences end
     for source in sentences(12, LONGEST):
         options = Options(beam=2, longest=40, length_penalty=0.0)
         alone = StepSearch(model, tokens_of([source]), options)
@@ -119,7 +119,7 @@ def test_a_slot_that_is_done_waits_without_effect():
         device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, 2)
         assert not device_search.active.any()
         put(device_search, slice(1, 2), model, [[3, 4, 5]], [options])
-        for _ in range(30):  # many more steps than there is room for
+        for _ in range(30):  # many more steps than the buffers have room for
             device_search.advance()
         assert not device_search.active.any()
         found = device_search.collect(slice(0, 2)).results(2)
@@ -142,7 +142,7 @@ def test_a_slot_that_is_stopped_is_free():
 
 
 def test_states_keep_their_addresses():
-    """What a graph holds are addresses: a step, a sentence put in and one taken out move nothing."""
+    """A graph records addresses: a step, and putting or taking a sentence, must move no tensor."""
     model, options = small("transformer"), Options(beam=2, longest=4)
     with torch.no_grad():
         device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, 2)
@@ -162,7 +162,7 @@ def test_states_keep_their_addresses():
 
 
 def history():
-    """Two slots of two rows: in the first the rows change places at the second step."""
+    """Return the history of two slots of two rows: in the first slot the rows swap at the second step."""
     parents = np.array([[[0, 0], [1, 0], [0, 1]], [[0, 0], [0, 1], [0, 1]]], dtype=np.int16)
     words = np.array([[[5, 6], [7, 8], [9, 4]], [[10, 11], [12, 13], [14, 15]]], dtype=np.int32)
     return parents, words
@@ -182,7 +182,7 @@ def test_words_are_read_from_the_last_to_the_first():
         (-0.5, -1.0, True),
         (-0.75, -1.5, False),
     ]
-    assert [output.tokens for output in second.outputs] == [[11]]  # there is no second
+    assert [output.tokens for output in second.outputs] == [[11]]  # there is no second output
 
 
 def test_each_slot_has_its_own_number_of_outputs():
@@ -215,12 +215,12 @@ def test_what_was_collected_stays_when_its_slot_is_used_again():
         assert collected.results(2) == before
 
 
-# ---- a model's copy in bfloat16: near the whole, with scores in float32
+# ---- a model's copy in bfloat16: close to the original, with scores in float32
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
 def test_half_is_near_the_whole(kind):
-    """Weights rounded to eight bits: the scores of the next token move little, and are in float32."""
+    """With weights rounded to eight bits, the next token's scores change little and stay in float32."""
     model = small(kind, scale=1.0, dtype=torch.float32)
     half = to_bfloat16(model)
     assert next(model.parameters()).dtype == torch.float32
@@ -236,7 +236,7 @@ def test_half_is_near_the_whole(kind):
 
 
 def test_a_bias_is_not_rounded():
-    """Scores around a large bias would be equal in bfloat16."""
+    """In bfloat16, scores around a large bias would be equal."""
     model = build("transformer", read_model_config(SMALL["transformer"]), WORDS, WORDS).eval()
     with torch.no_grad():
         model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
@@ -248,7 +248,7 @@ def test_a_bias_is_not_rounded():
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("words", [16, 17, 30])
 def test_rows_of_scores_are_whole_whatever_the_vocabulary_is(words, biased):
-    """Products of another width are slow; the columns behind the vocabulary are nobody's."""
+    """Products of other widths are slow; the columns past the vocabulary are unused."""
     config = read_model_config({**SMALL["transformer"], "output_bias": biased})
     model = build("transformer", config, words, words).eval()
     half = to_bfloat16(model)

@@ -1,4 +1,4 @@
-"""Sentences that join a running search get the answers that they would get alone, and so do those that were there."""
+"""Sentences that join a running search get the same answers as alone, and so do the earlier ones."""
 
 import random
 
@@ -15,7 +15,7 @@ from regard.decoding.sentence_search import StepSearch, can_join, join_searches,
 
 
 def begin(model, sources, options, prefixes=None):
-    """A search of sentences with options each, after its first step, and further while its rows are not all there."""
+    """Begin a search with options per sentence, and run its first step."""
     under_way = StepSearch(model, tokens_of(sources), options[0], prefixes, each=options)
     under_way.advance()
     return under_way
@@ -23,7 +23,7 @@ def begin(model, sources, options, prefixes=None):
 
 @torch.no_grad()
 def joined(model, batches):
-    """Each batch joins what is there of those before, some steps after it; the results of all, in order."""
+    """Join each batch to the running ones some steps after them; return all results in order."""
     every, running = [], None
     for sources, options, prefixes, steps in batches:
         new = StepSearch(model, tokens_of(sources), options[0], prefixes, each=options)
@@ -49,7 +49,7 @@ def joined(model, batches):
 def same(found, expected, tolerance=1e-9):
     for one, other in zip(found, expected, strict=True):
         assert len(one.outputs) == len(other.outputs)
-        # Of equal scores either may come first; and behind the last one there may be its equal, which was let go.
+        # Equal scores may come in either order, and the last output may have a dropped equal.
         scores = [output.score for output in other.outputs]
         tied = [
             any(abs(score - near) <= tolerance for near in scores[:i] + scores[i + 1 :])
@@ -68,7 +68,7 @@ def same(found, expected, tolerance=1e-9):
 @pytest.mark.parametrize("beam", [1, 3, 9])
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 def test_every_model_joins(kind, beam):
-    """Sources and outputs of other lengths; a beam of nine has a copy of its past in each row."""
+    """Sources and outputs have different lengths; a beam of nine copies its past into each row."""
     model, options = small(kind), Options(beam=beam, nbest=beam, shortest=2, longest=9)
     groups = [sentences(3, 4), sentences(2, 9), sentences(4, 7), sentences(1, 2)]
     steps = (3, 1, 2, 0)
@@ -139,18 +139,18 @@ def test_what_cannot_be_joined():
     assert can_join(one, begin(model, [[5]], [Options(beam=2, nbest=2, shortest=2, length_penalty=0.0, longest=9)]))
     assert not can_join(one, begin(model, [[5]], [Options(beam=3, shortest=3)]))
     assert not can_join(one, begin(small("transformer"), [[5]], [options]))
-    assert not can_join(one, StepSearch(model, tokens_of([[5]]), options))  # which has not begun
+    assert not can_join(one, StepSearch(model, tokens_of([[5]]), options))  # the second has not begun
     traced = StepSearch(model, tokens_of([[5]]), options, trace=True)
     traced.advance()
     assert not can_join(one, traced)
     inside_prefix = begin(model, [[5]], [options], [[4, 4, 4]])
-    assert not can_join(one, inside_prefix)  # which has one hypothesis until its prefix is over
+    assert not can_join(one, inside_prefix)  # it has one hypothesis until its prefix ends
     assert shared_options(options) == shared_options(Options(beam=2, seed=9, precision="fp32"))
 
 
 @torch.no_grad()
 def test_a_search_that_is_joined_for_long_holds_no_more():
-    """Sentences come and go: what was before the oldest of them is let go."""
+    """Sentences come and go: the search frees every position before the oldest sentence."""
     model, options = small("transformer"), Options(beam=3, shortest=4, longest=6)
     running, widths, slots = begin(model, [[3, 4, 5]], [options]), [], []
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""What a search would take is asked before it is taken."""
+"""A search checks its memory needs before it allocates."""
 
 import re
 import time
@@ -18,7 +18,7 @@ from regard.errors import ArgumentError
 from regard.machine import memory
 from regard.models import KINDS, Tokens, build, read_model_config
 
-# ---- what a search would take is asked before it is taken; how long an output may be
+# ---- a search checks its memory needs before it allocates; the limit on an output's length
 
 
 needs_memory = pytest.mark.skipif(memory() is None, reason="this system does not say how much memory it has")
@@ -51,7 +51,7 @@ def test_samples_and_batches_are_named():
 
 @needs_memory
 def test_groups_are_compared_with_each_other():
-    """Each candidate of a group with all that the others said: far more than the hypotheses themselves."""
+    """Each candidate of a group is compared with all outputs of the others: far more memory than the hypotheses."""
     assert search_bytes(10_000, 2, 0, 50, 30_000) > 50 * search_bytes(10_000, 1, 0, 50, 30_000)
     with pytest.raises(ArgumentError, match="beam: 10,000 given"):
         check_memory(Options(beam=10_000, groups=2), 0, 1, 50, 30_000)
@@ -68,7 +68,7 @@ def test_outputs_without_end_are_refused_before_their_cache_is_made(kind):
 
 
 def test_what_fits_is_searched():
-    """A wide beam of a small model."""
+    """A small model with a wide beam."""
     model = build("transformer", read_model_config(TINY), 20, 20).eval()
     (found,) = search(model, SOURCE, Options(beam=2_000, nbest=10, longest=3))
     assert len(found.outputs) == 10
@@ -77,7 +77,7 @@ def test_what_fits_is_searched():
 
 
 def test_the_limit_of_one_source():
-    """By hand: twice its tokens and twenty, a prefix and twenty, what is asked for, and what the model can."""
+    """By hand: twice its tokens plus twenty, a prefix plus twenty, the requested length, and the model's limit."""
     model = small("transformer")
     assert [output_limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
     assert [output_limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
@@ -95,7 +95,7 @@ def test_limits():
     endless = [[5] * 1000, [6] * 1000]
     model = Script(endless)
     found = greedy(model, tokens_of([[4], [4, 4, 4]]))
-    assert [len(answer) for answer in found] == [22, 26]  # twice its own source and twenty more
+    assert [len(answer) for answer in found] == [22, 26]  # twice its own source plus twenty
     assert model.size == 27  # and its END
     assert [len(answer) for answer in greedy(Script(endless), tokens_of([[4], [4, 4, 4]]), 5)] == [5, 5]
     assert greedy(Script(endless), tokens_of([[4]]), 1) == [[5]]

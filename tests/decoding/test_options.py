@@ -1,4 +1,4 @@
-"""Options that contradict each other are refused by name; outputs are the best that ended, each sequence once."""
+"""Options that contradict each other are refused by name; outputs are the best finished ones, each sequence once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two processes that share work: results in order everywhere, and a failure of one known to the other."""
+"""Two processes that share work: both get the results in order, and one learns of the other's failure."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from regard.errors import ArgumentError, CommandError, RegardError
 
 
 def work(folder: Path) -> None:
-    """What each of them does; at last the second dies in the middle of its work."""
+    """Run the work of each process; the second finally dies in the middle of its work."""
 
     def square(number: int) -> tuple[int, str]:
         return number**2, f"by {os.environ['RANK']} – ☃"

@@ -1,4 +1,4 @@
-"""Searches that are replayed: which they are, in what precision; on a GPU, that they find what `search` finds."""
+"""Replayed searches: which ones, and in which precision; on a GPU, they find what `search` finds."""
 
 import gc
 import math
@@ -61,13 +61,13 @@ def test_classes_of_length():
     assert list(CLASSES) == sorted(CLASSES)
 
 
-# ---- the host's side: which search serves again, who shares one, who comes next
+# ---- the host's side: which search is reused, which sentences share one, which come next
 
 
 @pytest.mark.parametrize("slots", [1, 3, 9, 100])
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
 def test_through_slots_is_searched(kind, slots):
-    """Without graphs, on a CPU: more sentences than slots, of two classes of length, with and without prefixes."""
+    """Without graphs, on a CPU: more sentences than slots, of two length classes, with and without prefixes."""
     model, beam = small(kind), random.choice([1, 3])
     sources = [*sentences(12, 14), [], *(source + [3] * 16 for source in sentences(5, 14))]
     options = Options(beam=beam, nbest=beam, longest=9, precision="fp32")
@@ -84,7 +84,7 @@ def test_through_slots_is_searched(kind, slots):
 
 
 def test_nothing_is_made_for_a_sentence_before_its_result(monkeypatch):
-    """Thousands of things would set off the garbage collection, which takes longer than all else on the host."""
+    """Thousands of objects would trigger garbage collection, which takes longer than all other work on the host."""
     made = []
 
     def run(search, *given, run=SlotSearch.run):
@@ -103,7 +103,7 @@ def test_nothing_is_made_for_a_sentence_before_its_result(monkeypatch):
 def test_a_budget_is_counted_for_each_hypothesis():
     model, sources, slots = small("transformer"), sentences(20, 7), []
     replay, options = Replay(model), Options(beam=2, longest=4, precision="fp32")
-    for budget in (17 * 2 * 5, 17 * 2 * 3 - 1, 1):  # the sources of this class have at most 16 tokens, and END
+    for budget in (17 * 2 * 5, 17 * 2 * 3 - 1, 1):  # sources of this class have at most 16 tokens and END
         replay.graphs.clear()
         replay.search(sources, options, budget=budget)
         slots.append(next(iter(replay.graphs.values())).device_search.count)
@@ -122,7 +122,7 @@ def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
     replay.search(sentences(16 // WIDER // 2, 7), options)  # too few for it
     replay.search(sentences(17, 7), options)  # too many
     assert [graph.device_search.count for graph in replay.graphs.values()] == [16, 2, 32]
-    replay.search(sentences(16, 7), replace(options, longest=5))  # and room for more steps is another search
+    replay.search(sentences(16, 7), replace(options, longest=5))  # more steps need another search
     assert len(replay.graphs) == 4
 
 
@@ -134,7 +134,7 @@ def test_the_oldest_search_is_let_go():
 
 
 def test_what_is_a_number_of_a_slot_asks_for_no_other_search():
-    """Length penalty, shortest, n-best and prefixes of like length: mixed calls would capture again and again."""
+    """Length penalty, shortest, n-best and equally long prefixes are slot values: mixed calls capture once."""
     model, sources = small("transformer"), sentences(6, 7)
     replay, options = Replay(model), Options(beam=3, longest=6, precision="fp32")
     prefixes = [[3] * (i % 4 + 1) for i in range(6)]
@@ -162,7 +162,7 @@ def test_weights_that_change_are_copied_anew():
     assert replay.weights(False) is model
     assert replay.graphs
     assert replay.weights(True) is not copy
-    assert not replay.graphs  # they had the old copy
+    assert not replay.graphs  # they used the old copy
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_a_few_that_are_done_are_not_enough_while_others_wait():
     assert queue.enough == 3
     queue.finish([3, 7, 11, 13, 17, 19])
     assert queue.fill() == ([3, 7, 11, 13, 17, 19], [24, 25, 26, 27, 28, 29])
-    assert queue.enough == 1  # nobody waits
+    assert queue.enough == 1  # no sentence is waiting
 
 
 def test_free_slots_are_taken_in_order():
-    """Neighbours are quicker to write."""
+    """Writing to neighbouring slots is faster."""
     queue = SlotQueue(9, 4)
     queue.fill()
     queue.finish([2])
@@ -237,8 +237,8 @@ def test_neighbours_are_a_slice():
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 def test_replayed_is_searched(kind, beam, without_tf32):
-    """More sentences than slots, of every length; ties may fall either way in float32."""
-    # Large weights make input feeding chaotic: after a hundred tokens float32 can be 0.1 away from float64.
+    """More sentences than slots, of every length; in float32, ties may fall either way."""
+    # Large weights make input feeding chaotic: after a hundred tokens float32 can differ from float64 by 0.1.
     scale = 0.5 if SMALL.get(kind, {}).get("kind") == "luong" else 2.0
     model = small(kind, words=60, scale=scale, dtype=torch.float32).to(CUDA)
     sources = [*sentences(90, longest=40, words=60), []]
@@ -254,8 +254,8 @@ def test_replayed_is_searched(kind, beam, without_tf32):
         assert max(abs(a.score - b.score) for (a, b), alike in zip(best, equal, strict=True) if alike) < 1e-3
         for source, (a, b), alike, searched in zip(sources, best, equal, expected, strict=False):
             if not alike and beam == 1:
-                assert gap(model, source, a.tokens, b.tokens) < 1e-4  # greedy goes on from a tie
-            elif not alike:  # another hypothesis was dropped, or the two that were found are as good
+                assert gap(model, source, a.tokens, b.tokens) < 1e-4  # greedy search continues from a tie
+            elif not alike:  # another hypothesis was dropped, or both outputs are equally good
                 assert min(closest_choice(searched.steps, beam), abs(a.score - b.score)) < 1e-4
         assert found[-1].outputs[0].tokens == []
 
@@ -265,13 +265,13 @@ def test_the_closest_choice_of_a_search():
         return [Candidate(0, END if i == end else 7, each, "kept", 0) for i, each in enumerate(log_probs)]
 
     assert closest_choice([step(-1.0, -2.0, -2.5), step(-1.0, -3.0, -9.0)], 2) == pytest.approx(0.5)
-    assert closest_choice([step(-1.0, -2.0)], 2) == math.inf  # nothing was left out
-    assert closest_choice([step(-1.0, -2.0, -2.5, -2.6, end=1)], 2) == pytest.approx(0.1)  # of those that go on
-    assert closest_choice([step(-1.0, -2.0, -2.1, -4.0, end=1)], 2) == pytest.approx(0.1)  # that it ends
+    assert closest_choice([step(-1.0, -2.0)], 2) == math.inf  # no candidate was left out
+    assert closest_choice([step(-1.0, -2.0, -2.5, -2.6, end=1)], 2) == pytest.approx(0.1)  # among those that continue
+    assert closest_choice([step(-1.0, -2.0, -2.1, -4.0, end=1)], 2) == pytest.approx(0.1)  # END against the next
 
 
 def gap(model, source, one, other):
-    """The difference of two tokens' log-probabilities where one output parts from another."""
+    """Return the difference of two tokens' log-probabilities where two outputs diverge."""
     one, other = [*one, END], [*other, END]
     at = next(place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     device = next(model.parameters()).device
@@ -285,7 +285,7 @@ def gap(model, source, one, other):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", SMALL)
 def test_outputs_part_by_the_gap_of_their_tokens(kind):
-    """An output, and the same with another token at its third place, or with none there."""
+    """Compare an output with one whose third token differs, and with one that ends before it."""
     model, source = small(kind, words=60, dtype=torch.float64), sentences(1, longest=10, words=60)[0]
     tokens = [7, 9, 11]
     scores = model(tokens_of([source], "cpu"), tokens_of([[START, *tokens[:2]]], "cpu"))[0, 2].log_softmax(-1)

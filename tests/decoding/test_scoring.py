@@ -1,4 +1,4 @@
-"""What both searches share: the formulas of scores, as numbers and as tensors; the best tokens; tensors of tokens."""
+"""Functions of both searches: score formulas as numbers and as tensors; the best tokens; tensors of tokens."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_coverage_is_of_real_positions_alone():
     found = coverage_penalty(coverage, torch.tensor([2, 1]))
     expected = torch.tensor([[math.log(0.5), math.log(0.25)], [math.log(0.1), 0.0]]).double()
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-    # What was never looked at costs much, and does not hide the rest.
+    # A position without attention costs much but does not hide the others.
     assert coverage_penalty(coverage, torch.tensor([3, 1]))[0, 0] == pytest.approx(math.log(0.5) + math.log(1e-6))
 
 
@@ -59,7 +59,7 @@ def test_of_several_rows_all_may_end_at_one_step():
 
 
 def test_when_a_sentence_is_done():
-    assert is_settled(-1.0, -2.0, 1)  # greedy search is done when it has ended
+    assert is_settled(-1.0, -2.0, 1)  # greedy search is done once it has ended
     assert not is_settled(-1.0, -2.0, 2)
     assert is_settled(-2.0, -2.0, 2)
     assert is_settled(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([-2.0, -2.0, -2.0]), 2).tolist() == [
@@ -88,7 +88,7 @@ def test_scores_that_are_no_numbers_are_refused():
 def test_the_best_are_found(size, count, dtype):
     count = min(count, size)
     scores = torch.randn(3, 4, size, dtype=dtype)
-    if size > 63:  # all of the best in one place, and at the end
+    if size > 63:  # all of the best in one block, and at the end
         scores[0, 0, -40:] += 50
         scores[1, 1, :: size // 8] += 50
         scores[2, 2] = -torch.inf
@@ -107,7 +107,7 @@ def test_the_sum(size):
         torch.testing.assert_close(log_sum(scores), scores.logsumexp(-1), atol=tolerance, rtol=tolerance)
 
 
-# ---- token numbers become the tensors that models read
+# ---- token numbers become the models' input tensors
 
 
 def test_rows_become_sentences():

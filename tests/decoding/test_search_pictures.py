@@ -1,4 +1,4 @@
-"""Search over pictures: against a search that feeds everything again, all that can be said, and itself."""
+"""Search over pictures: against one that recomputes every prefix, against all possible captions, and against itself."""
 
 import math
 import random
@@ -24,7 +24,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 @torch.no_grad()
 def log_probs(model, pixels, targets) -> list[float]:
-    """log P of each caption of a picture and its END, teacher forced."""
+    """Return log P of each caption of a picture and its END, teacher forced."""
     lengths = torch.tensor([len(said) + 1 for said in targets])
     told = torch.full((len(targets), int(lengths.max()) + 1), PAD)
     for row, said in enumerate(targets):
@@ -78,7 +78,7 @@ def test_samples_hang_on_the_picture_and_the_seed():
     twice = Pictures(source.pixels[[0, 0, 1]])
 
     def drawn(seed):
-        options = Options(sample=True, seed=seed, shortest=10, longest=20)  # two that end at once would be equal
+        options = Options(sample=True, seed=seed, shortest=10, longest=20)  # two empty captions would be equal
         return [each.outputs[0].tokens for each in search(model, twice, options)]
 
     first = drawn(1)

@@ -1,4 +1,4 @@
-"""Search against a plain one that feeds everything again, against all that can be said, and against itself."""
+"""Search against a plain one that recomputes every prefix, against all possible outputs, and against itself."""
 
 import itertools
 import random
@@ -40,7 +40,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def check_fed_again(model, sources, beam, alpha):
-    """Search finds what is found without caches; where two choices are as good to rounding, either is right."""
+    """Search equals a search without caches; if two choices are equal up to rounding, either is right."""
     options = Options(beam=beam, nbest=beam, length_penalty=alpha, longest=5)
     for source, found in zip(sources, found_of(model, sources, options, trace=True), strict=True):
         wanted = fed_again(model, source, beam, 5, alpha)
@@ -60,7 +60,7 @@ def test_cached_is_fed_again(kind, beam, alpha):
 
 @pytest.mark.parametrize("seed", [129, 337])
 def test_a_tie_may_fall_either_way(seed):
-    """ALiBi with large weights: some models see the last word only, and a b a a c is as likely as a a b a c."""
+    """ALiBi with large weights: some models see only the last word, so a b a a c is as likely as a a b a c."""
     random.seed(seed)
     torch.manual_seed(seed)
     check_fed_again(small("alibi"), sentences(2), 3, 0.6)
@@ -118,7 +118,7 @@ OPTIONS = [
 @pytest.mark.parametrize("kind", ["local", "alibi", "both"])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"beam{options.beam}{'-sample' * options.sample}")
 def test_alone_is_in_any_batch(kind, options):
-    """Exactly, in float64: the same tokens, and scores that differ by no more than the order of a sum."""
+    """Exactly, in float64: equal tokens, and scores that differ only by the order of a sum."""
     model, sources = small(kind), sentences(4, longest=9)
     options = replace(options, longest=8)
     together = found_of(model, sources, options)
@@ -135,7 +135,7 @@ def test_alone_is_in_any_batch(kind, options):
 
 @pytest.mark.parametrize("kind", ["rnnsearch", "luong", "transformer"])
 def test_alone_is_in_a_batch_in_single_precision(kind):
-    """Scores to 1e-4, and the same tokens unless two candidates were that close."""
+    """Scores to 1e-4, and equal tokens unless two candidates were that close."""
     model, sources = small(kind, dtype=torch.float32), sentences(8, longest=9)
     options = Options(beam=4, nbest=4, longest=6)
     for source, found in zip(sources, found_of(model, sources, options), strict=True):
@@ -201,7 +201,7 @@ def test_whatever_is_asked_for_holds(size, groups, shortest, more, no_repeat, se
 
 
 def test_nothing_is_left_to_say():
-    """More tokens asked for than there are without a repetition: it ends where it must."""
+    """If more tokens are requested than exist without a repetition, the output ends where it must."""
     model = small("rnn", words=6)
     output = found_of(model, [[3, 4]], Options(beam=2, shortest=9, longest=20, no_repeat=1))[0].outputs[0]
     assert sorted(output.tokens) == [3, 4, 5]
@@ -221,13 +221,13 @@ def test_groups_that_pay_much_begin_differently():
         assert len({output.tokens[0] for output in found.outputs}) == 3
     alike = found_of(model, sources, GREEDY)
     diverse = found_of(model, sources, Options(beam=3, nbest=3, groups=3, diversity=1e6))
-    for one, several in zip(alike, diverse, strict=True):  # the first group pays nothing
+    for one, several in zip(alike, diverse, strict=True):  # the first group has no penalty
         assert one.outputs[0].tokens in [output.tokens for output in several.outputs]
 
 
 @pytest.mark.parametrize("kind", ["rnnsearch", "luong", "transformer"])
 def test_coverage_is_the_formula(kind):
-    """β Σⱼ log min(Σᵢ aᵢⱼ, 1) over what the model looked at, END's look among it."""
+    """β Σⱼ log min(Σᵢ aᵢⱼ, 1) over the model's attention, including END's."""
     model, sources = small(kind), sentences(4)
     options = Options(beam=3, nbest=3, coverage_penalty=0.7, longest=6)
     for source, found in zip(sources, found_of(model, sources, options), strict=True):
@@ -242,7 +242,7 @@ def test_coverage_is_the_formula(kind):
             )
 
 
-# ---- what was considered
+# ---- considered candidates
 
 
 @pytest.mark.parametrize("options", OPTIONS[:6], ids=lambda options: f"beam{options.beam}{'-sample' * options.sample}")
@@ -273,7 +273,7 @@ def test_the_trace_tells_how_outputs_were_found(options):
 
 
 def test_rows_of_groups_that_few_candidates_fill():
-    """A vocabulary of two words gives a group of three fewer candidates than it has places; its rows stay its own."""
+    """With two words, a group of three has fewer candidates than rows; its rows stay its own."""
     model, sources = small("rnn", words=5), sentences(3, words=5)
     for found in found_of(model, sources, Options(beam=6, nbest=6, groups=2, longest=4), trace=True):
         rows = {0}
@@ -292,7 +292,7 @@ def test_steps_do_not_hang_on_the_company():
         assert [[each[:2] for each in step] for step in found.steps] == [
             [each[:2] for each in step] for step in alone.steps
         ]
-        last = found.steps[-1]  # nothing goes on after it
+        last = found.steps[-1]  # no step follows it
         assert not any(candidate.fate == "kept" for candidate in last)
 
 
@@ -301,7 +301,7 @@ def test_finished_sentences_leave():
     model = Script([[5, 6, 7], [], [8], [9, 9]])
     assert greedy(model, tokens_of([[4]] * 4)) == [[5, 6, 7], [], [8], [9, 9]]
     assert model.asked == [4, 3, 2, 1]
-    few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them at a time
+    few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them end at each step
     assert greedy(few, tokens_of([[4]] * 20)) == few.answers
     assert few.asked == [20, 20, 20, 16, 14, 12, 10, 8, 6, 4, 2]
 
@@ -312,7 +312,7 @@ def test_finished_sentences_leave():
 @pytest.mark.parametrize("kind", ["transformer", "unbiased", "rnnsearch"])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_large_vocabulary_in_single_precision(kind, beam):
-    """Packed products, a folded vocabulary and sums by powers of two against feeding all of it again."""
+    """Packed products, a folded vocabulary and sums by powers of two, against recomputing every prefix."""
     torch.manual_seed(beam)
     sizes = {"size": 128, "heads": 4, "layers": 1, "hidden": 520}
     if kind == "rnnsearch":
@@ -346,7 +346,7 @@ def test_a_language_model_is_searched_too(positions):
 
 @pytest.mark.parametrize("kind", ["transformer", "rotary", "rnnsearch"])
 def test_alone_with_everything(kind):
-    """Prefixes of different lengths, coverage, groups and n-grams, alone and together."""
+    """Prefixes of different lengths, coverage, groups and n-grams, alone and in a batch."""
     model, sources = small(kind), sentences(5)
     prefixes = [[random.randrange(3, WORDS) for _ in range(i)] for i in range(5)]
     for options in (
@@ -362,7 +362,7 @@ def test_alone_with_everything(kind):
 
 
 def test_a_watched_model_finds_the_same():
-    """Rows then have caches of their own; a hook that comes while a search is under way changes nothing."""
+    """Rows then have separate caches; a hook registered during a search changes nothing."""
     model, sources = small("transformer"), sentences(3)
     options = Options(beam=3, nbest=3, longest=5)
     wanted = [[output.tokens for output in found.outputs] for found in found_of(model, sources, options)]
@@ -381,7 +381,7 @@ def test_a_watched_model_finds_the_same():
 
 @pytest.mark.parametrize("kind", ["transformer", "rotary", "alibi", "both"])
 def test_caches_as_on_a_gpu(kind, monkeypatch):
-    """Without a shared past."""
+    """Search without a shared past."""
     model, sources = small(kind), sentences(4)
     prefixes = [[3] * i for i in range(4)]
     for options in (
@@ -404,7 +404,7 @@ def test_coverage_of_what_has_no_attention(kind):
         found_of(model, [[4]], Options(coverage_penalty=0.5))
 
 
-# ---- threads, and what autograd notes
+# ---- threads, and autograd's records
 
 
 def spied(model, monkeypatch, note):
@@ -436,7 +436,7 @@ def test_few_rows_are_stepped_by_one_thread(monkeypatch):
 
 
 def test_a_number_of_threads_that_cannot_change_is_left_alone(monkeypatch):
-    """That of torch's own pool, where it computes by that."""
+    """The thread count of torch's own pool, if torch uses it."""
     monkeypatch.setattr("regard.decoding.sentence_search.OPENMP", False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("they cannot be changed"))
@@ -444,7 +444,7 @@ def test_a_number_of_threads_that_cannot_change_is_left_alone(monkeypatch):
 
 
 class Keeping(nn.Identity):
-    """A module of one's own, which keeps a tensor that training multiplies by."""
+    """A custom module that keeps a tensor used as a factor in training."""
 
     def forward(self, x):
         self.kept = x.detach()
@@ -477,16 +477,16 @@ def test_only_the_librarys_modules_are_searched_without_autograds_notes(monkeypa
     assert not next(iter(looks.values())).weights.is_inference()
 
 
-# ---- draws against the probabilities they should have
+# ---- draws against their expected probabilities
 
 
 SCORES = torch.tensor([1.0, 3.0, 0.0, 2.0, -torch.inf])
 
 
 def shares(**options):
-    """How often each of five tokens is drawn."""
+    """Return how often each of five tokens is drawn."""
     count = 40_000
-    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count  # every part of [0, 1) as often
+    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count  # uniform over [0, 1)
     drawn = sample_tokens(SCORES.expand(1, count, -1), places[None], Options(sample=True, **options))
     return torch.bincount(drawn.flatten(), minlength=5) / count
 
@@ -510,7 +510,7 @@ def test_each_sentence_has_numbers_of_its_own():
     first = random_numbers([5, 6], 4, 3, seed=1)
     assert first.shape == (4, 3)
     assert torch.equal(first, random_numbers([5, 6], 4, 3, seed=1))
-    assert torch.equal(first[:, :2], random_numbers([5, 6], 4, 2, seed=1))  # the first of many are those of a few
+    assert torch.equal(first[:, :2], random_numbers([5, 6], 4, 2, seed=1))  # the first of many equal those of a few
     for other in (
         random_numbers([5, 6], 4, 3, seed=2),
         random_numbers([5, 6], 4, 3, seed=1 + 2**32),
@@ -527,7 +527,7 @@ def test_the_same_text_is_drawn_alike(sources):
 
 
 def test_a_nucleus_is_the_fewest_tokens_that_reach_its_share():
-    """Of four that are equally likely two are a half, exactly, and a third is not drawn."""
+    """Of four equally likely tokens two make exactly a half, and the third is not drawn."""
     places = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
     drawn = sample_tokens(torch.zeros(1, 100, 4), places[None], Options(sample=True, top_p=0.5))
     assert torch.bincount(drawn.flatten()).sort().values[-2:].tolist() == [50, 50]

@@ -1,4 +1,4 @@
-"""Lines that do not fit: cut or split, and put together again."""
+"""Lines that do not fit: cut or split, and joined again."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ from regard.run import Translation
 
 
 class Words:
-    """Words as tokens."""
+    """A tokenizer whose tokens are words."""
 
     def encode_batch(self, texts: list[str]) -> list[list[str]]:
         return [text.split() for text in texts]
@@ -65,12 +65,12 @@ def test_every_sentence_has_the_tag_of_its_line():
     found = fit.parts(lines, "file")
     assert [[piece.text for piece in each] for each in found] == [
         ["<2fr> One two.", "<2fr> Three four five", "<2fr> six."],
-        ["One.", "Two."],  # a tag holds for its own line
+        ["One.", "Two."],  # a tag applies to its own line
         ["<2xx> One.", "Two."],
         [""],
         ["<2de> One.", "<2fr> Two.", "<2fr> Three."],
     ]
-    # Links count the words of the line, which has the tag once.
+    # Links count the line's words; the tag occurs once.
     outputs = [[output("a b", -1, [(0, 0), (1, 0), (2, 1)])], [output("c", -1, [(0, 0), (2, 0)])], [output("d", -1)]]
     assert join_outputs(lines[0], found[0], outputs, 1)[0].alignment == ((0, 0), (1, 0), (2, 1), (4, 2))
 
@@ -80,7 +80,7 @@ SCORES = st.lists(st.integers(-9, 0).map(float), min_size=1, max_size=3)
 
 @given(st.lists(SCORES, min_size=1, max_size=3), st.integers(1, 4))
 def test_the_best_of_a_line_are_the_best_combinations(scores, count):
-    """Against all of them."""
+    """Compare with all combinations."""
     parts = [sentence_split.Piece(i, i + 1, "x") for i in range(len(scores))]
     outputs = [
         [output(f"{i}.{j}", each) for j, each in enumerate(sorted(row, reverse=True)[:count])]
@@ -103,7 +103,7 @@ def test_links_count_words_of_the_whole_line():
     assert [part.text for part in parts] == ["One two.", "Three four", "five"]
     outputs = [[output("a b", -1, [(0, 1), (1, 0)])], [output("", -1)], [output("c", -1, [(0, 0)])]]
     assert join_outputs(line, parts, outputs, 1)[0].alignment == ((0, 1), (1, 0), (4, 2))
-    # A word that was cut in two is one word of the line.
+    # A word cut in two is one word of the line.
     parts = sentence_split.pieces("abcd ef", len, 3)
     assert [part.text for part in parts] == ["abc", "d", "ef"]
     outputs = [[output(part.text, -1, [(0, 0)])] for part in parts]
@@ -122,7 +122,7 @@ def test_words_that_were_left_out_are_counted_in_the_whole_line():
     tagged = [
         sentence_split.Piece(0, 19, f"<2de> {parts[0].text}"),
         parts[1],
-    ]  # a tag before a piece is no word of the line
+    ]  # a tag before a piece is not a word of the line
     outputs = [[left_out((1, 4))], [left_out()]]
     assert join_outputs(line, tagged, outputs, 1)[0].untranslated == ((0, 3),)
 

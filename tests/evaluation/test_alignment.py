@@ -1,4 +1,4 @@
-"""Alignment error rate against sums done by hand, files with mistakes in them, and what must hold of any links."""
+"""Alignment error rate against sums by hand, files with mistakes, and properties of any links."""
 
 import gzip
 
@@ -43,7 +43,7 @@ def test_nothing_against_nothing():
 
 @given(st.lists(st.tuples(LINKS, GOLD), min_size=1, max_size=4))
 def test_the_definition_holds(sentences):
-    """Against the formulas over links that carry the number of their sentence."""
+    """Compare with the formulas over links that carry their sentence's number."""
     said = {(number, *link) for number, (links, _) in enumerate(sentences) for link in links}
     sure = {(number, *link) for number, (_, gold) in enumerate(sentences) for link in gold.sure}
     possible = {(number, *link) for number, (_, gold) in enumerate(sentences) for link in gold.possible}

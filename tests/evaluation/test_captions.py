@@ -1,4 +1,4 @@
-"""Caption scores: by hand, by their properties, and BLEU beside sacreBLEU's."""
+"""Caption scores: by hand, by their properties, and BLEU against sacreBLEU's."""
 
 import math
 import random
@@ -57,7 +57,7 @@ def test_bleu_by_hand():
 
 def test_a_short_output_pays_by_the_nearest_reference():
     outputs, references = ["a b c"], [["a b c d e f", "a b c d", "a b"]]
-    # 2 and 4 words are equally near: the shorter counts, and nothing is paid.
+    # 2 and 4 words are equally near: the shorter counts, and there is no penalty.
     assert bleu(outputs, references, 1) == pytest.approx(100)
     assert bleu(["a b c"], [["a b c d e", "a b c d e f"]], 1) == pytest.approx(100 * math.exp(1 - 5 / 3))
 
@@ -82,14 +82,14 @@ def test_bleu_is_sacrebleus_where_words_stand_apart():
 
 
 def test_cider_by_hand():
-    """Two pictures; `a` is in both, so it weighs nothing, and every other word or pair of words weighs log 2."""
+    """Two pictures; `a` is in both, so it has no weight, and every other word or pair of words has weight log 2."""
     outputs, references = ["a red dog", "a cat"], [["a red dog"], ["a cat"]]
-    # 1-grams and 2-grams of both and the 3-gram of the first are alike; there are no 4-grams.
+    # The 1-grams and 2-grams of both and the 3-gram of the first match; there are no 4-grams.
     assert measure_cider(outputs, references).rows[:, 0] == pytest.approx([10 * 3 / 4, 10 * 2 / 4])
-    # `red` and `dog`, of which the output has `dog`, two words shorter: cosine 1/√2, length exp(-1/72).
+    # The reference has `red` and `dog`; the output, one word shorter, has `dog`: cosine 1/√2, length exp(-1/72).
     first = measure_cider(["a dog", "a cat"], references).rows[0, 0]
     unigrams = 1 / math.sqrt(2)
-    bigrams = 0.0  # `a dog` is in no reference: its own vector is (a dog), the reference's (a red), (red dog)
+    bigrams = 0.0  # `a dog` is in no reference: the output's vector is (a dog), the reference's (a red), (red dog)
     assert first == pytest.approx(10 / 4 * math.exp(-1 / 72) * (unigrams + bigrams))
 
 
@@ -105,7 +105,7 @@ def test_cider_of_several_references_is_their_mean():
     references = [["a red dog", "a blue bird"], ["a cat", "a cow"]]
     both = measure_cider(["a red dog", "a cat"], references).rows[0, 0]
     assert 0 < both < 10 * 3 / 4
-    assert both == pytest.approx(10 * 3 / 4 / 2)  # nothing but `a` is in the other one, and that weighs nothing
+    assert both == pytest.approx(10 * 3 / 4 / 2)  # the other one has only `a`, which has no weight
 
 
 def test_rouge_by_hand():
@@ -114,7 +114,7 @@ def test_rouge_by_hand():
     assert rouge(["police the gunman"], [["police kill the suspect"]]) == pytest.approx(
         100 * (1 + b) * p * r / (r + b * p)
     )
-    # Precision and recall are each the best of all references.
+    # Precision and recall are each the best over all references.
     p, r = 2 / 3, 1.0
     several = rouge(["police the gunman"], [["police kill the suspect", "gunman"]])
     assert several == pytest.approx(100 * (1 + b) * p * r / (r + b * p))
@@ -148,7 +148,7 @@ def test_what_has_nothing_in_common_is_worst():
 
 
 def unordered(outputs, references):
-    """All scores but chrF: sacreBLEU takes the first of two references that are equally near."""
+    """Return all scores but chrF: of two equally near references, sacreBLEU takes the first."""
     return {name: value for name, value in caption_scores(outputs, references).items() if name != "chrf"}
 
 

@@ -1,4 +1,4 @@
-"""Test sets with their mistakes; all scores of a system together; by length, each bucket's score that of its own."""
+"""Test sets with mistakes; all scores of a system together; by length, each bucket's own score."""
 
 import gzip
 import json
@@ -86,7 +86,7 @@ def test_references_alone_and_gzip(files, tmp_path):
 
 
 def test_a_pipe_is_read_once(files, tmp_path):
-    """As in --reference <(cut -f 2 test.tsv), which bash makes a pipe of."""
+    """As in --reference <(cut -f 2 test.tsv), for which bash makes a pipe."""
     os.mkfifo(tmp_path / "pipe")
     text = "".join(f"{i}\n" for i in range(30_000))
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[text])

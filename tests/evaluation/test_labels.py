@@ -1,4 +1,4 @@
-"""Scores of labels, against counting by hand."""
+"""Scores of labels, against counts by hand."""
 
 import json
 
@@ -14,7 +14,7 @@ LABELS = ["a", "b", "c", "d"]
 
 
 def by_hand(outputs, references, labels):
-    """Accuracy, then precision, recall and F1 of each label, then the mean of F1, with everything counted in loops."""
+    """Return accuracy, then precision, recall and F1 of each label, then the mean F1, all counted in loops."""
     pairs = list(zip(outputs, references, strict=True))
     each = {}
     for label in labels:

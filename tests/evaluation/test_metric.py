@@ -1,4 +1,4 @@
-"""The table of metrics: every row by its key, and a row of one's own."""
+"""The table of metrics: every row by its key, and a custom row."""
 
 import pytest
 

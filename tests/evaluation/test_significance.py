@@ -1,4 +1,4 @@
-"""The paired bootstrap, against sacreBLEU's own and against what must come out."""
+"""The paired bootstrap, against sacreBLEU's and against expected results."""
 
 import json
 import random
@@ -55,12 +55,12 @@ def test_the_same_draws_as_sacrebleu(systems):
         baseline, system = theirs[name]
         one, other = drawn[i], drawn[i + 3]
         assert (difference.a.value, difference.b.value) == pytest.approx((baseline.score, system.score))
-        # float32 there
+        # sacreBLEU uses float32
         assert other.mean() == pytest.approx(system.mean, rel=1e-5)
         low, high = interval(other)
         assert (high - low) / 2 == pytest.approx(system.ci, rel=1e-4)
         assert difference.mean == pytest.approx(system.mean - baseline.mean, abs=1e-4)
-        # Its p from our draws is its p; it is one-sided, ours is not.
+        # Its p from our draws equals its p; it is one-sided, ours is not.
         sample = np.abs(other - one)
         assert _compute_p_value(sample - sample.mean(), abs(difference.value)) == pytest.approx(
             system.p_value, abs=0.006
@@ -92,7 +92,7 @@ def test_better_is_lower_where_lower_is_better(systems):
     (difference,) = paired_bootstrap([measure_ter(a, references)], [measure_ter(references, references)], resamples=99)
     assert difference.value < 0
     assert difference.better == "B"
-    assert difference.p == 0.01  # none of 99 as far from zero
+    assert difference.p == 0.01  # none of 99 is as far from zero
     assert (
         conclusion([difference])
         == f"B is better by {-difference.value:.2f} TER; the difference is significant (p = 0.01)."
@@ -100,7 +100,7 @@ def test_better_is_lower_where_lower_is_better(systems):
 
 
 def test_luck_is_called_luck():
-    """Two systems equally good: a p-value below 5 % comes up in about one of twenty, by any metric."""
+    """For two equally good systems, a p-value below 5 % occurs in about one of twenty runs, with any metric."""
     count = 0
     for seed in range(60):
         draw = random.Random(seed)
@@ -108,10 +108,10 @@ def test_luck_is_called_luck():
         one, other = measure_exact(a, ["x"] * 80), measure_exact(b, ["x"] * 80)
         (difference,) = paired_bootstrap([one], [other], resamples=300, seed=seed)
         count += difference.significant
-        # the interval and p say the same, but at the very edge
+        # The interval and p agree, except near the edge.
         outside = not difference.low <= 0 <= difference.high
         assert outside == difference.significant or 0.03 < difference.p < 0.08
-    assert count <= 9  # of 60 with 5 % each, more come up once in a thousand times
+    assert count <= 9  # of 60 with 5 % each, more occur once in a thousand times
 
 
 def test_the_sentence_for_luck_shares_and_contradiction(systems):

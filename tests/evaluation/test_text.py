@@ -1,4 +1,4 @@
-"""Scores of text, against sacreBLEU's own command and by hand; edit distances against the quadratic table."""
+"""Scores of text, against sacreBLEU's command and by hand; edit distances against the quadratic table."""
 
 import json
 import subprocess
@@ -92,7 +92,7 @@ KOREAN = ["개가 정원에서 뛰고 있습니다.", "그는 어제 피자를 �
         (JAPANESE, "ja-mecab"),
         (KOREAN, "ko-mecab"),
         (["หมาวิ่งในสวน", "เขากินพิซซ่าเมื่อวาน"], "char"),
-        (["狗 在 花园 里 跑 。", "他 昨天 吃 了 比萨饼 。"], "13a"),  # cut into words beforehand
+        (["狗 在 花园 里 跑 。", "他 昨天 吃 了 比萨饼 。"], "13a"),  # already split into words
         ([""], "13a"),
         ([], "13a"),
     ],
@@ -156,7 +156,7 @@ def test_the_same_is_perfect_and_nothing_is_nothing():
 
 def test_exact_counts_white_space_as_one_space():
     assert exact(["a  b", "c", "d ", "e"], ["a b", "C", "d", "e f"]) == 0.5
-    assert exact(["a\u0308"], ["\xe4"]) == 1  # one letter, however it is put together
+    assert exact(["a\u0308"], ["\xe4"]) == 1  # one letter, composed or decomposed
     lower = measure_exact(["a  b", "c", "d ", "e"], ["a b", ("x", "C"), "d", "e f"], lowercase=True).score()
     assert (lower.value, str(lower), lower.signature.split("|")[:2]) == (0.75, "75.00%", ["nrefs:var", "case:lc"])
 
@@ -172,12 +172,12 @@ def test_text_that_is_too_long_for_ter():
 
 
 few = st.text("ab", max_size=12)
-long = st.text("abc", min_size=55, max_size=140)  # past a machine word
+long = st.text("abc", min_size=55, max_size=140)  # longer than a machine word
 any_text = st.text(max_size=30)
 
 
 def table(one, other):
-    """Wagner and Fischer 1974, cell by cell."""
+    """Return Wagner and Fischer's 1974 distance, cell by cell."""
     above = list(range(len(other) + 1))
     for i, x in enumerate(one, 1):
         row = [i]
@@ -213,7 +213,7 @@ def test_ten_thousand_pairs_in_a_moment():
 
 
 def test_phonemes_with_several_pronunciations():
-    """Three words, by hand: the second way to say the first; one phoneme of four is wrong; one is too much."""
+    """Three words, by hand: the first word's second pronunciation; one phoneme of four is wrong; one is superfluous."""
     references = [("T AH M EY T OW", "T AH M AA T OW"), ("K AE T S",), ("R EH D", "R IY D")]
     outputs = ["T AH M AA T OW", "K AH T S", "R IY D Z"]
     score = error_rate(outputs, references)

@@ -1,4 +1,4 @@
-"""Files that are whole or as they were, locks, folders, and links that lead out."""
+"""Files that are complete or unchanged, locks, folders, and links that lead outside."""
 
 import contextlib
 import errno
@@ -131,7 +131,7 @@ def test_a_lock_does_not_write_through_a_link(tmp_path):
 
 
 def test_a_lock_that_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
-    """Opened by two, released and removed by a third: one of the two has a file that is no longer there."""
+    """Two processes open the lock and a third releases and removes it: one of the two holds a deleted file."""
     path, opened = tmp_path / ".lock", []
     real = disk.open_lock
 
@@ -145,7 +145,7 @@ def test_a_lock_that_was_removed_meanwhile_is_not_taken(tmp_path, monkeypatch):
 
     monkeypatch.setattr(disk, "open_lock", open_lock)
     with lock(path), open(path, "r+b") as file:
-        assert try_lock(file) is False  # it is the one that is there which is held
+        assert try_lock(file) is False  # the lock on the existing file is held
 
 
 # ---- folders
@@ -165,7 +165,7 @@ def test_folders_that_were_made(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "outcome"),
-    [(errno.EINVAL, contextlib.nullcontext()), (errno.EIO, pytest.raises(OSError, match="rror"))],  # a disk that fails
+    [(errno.EINVAL, contextlib.nullcontext()), (errno.EIO, pytest.raises(OSError, match="rror"))],  # a failing disk
 )
 def test_a_system_that_syncs_no_folders(tmp_path, monkeypatch, number, outcome):
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, os.strerror(number))))
@@ -179,7 +179,7 @@ def test_links_that_lead_out(tmp_path):
     for name, target in (("inside", "inner"), ("back", "../home/inner"), ("whole", str(home / "none"))):
         (home / name).symlink_to(target)
     assert outward_link(home, home.iterdir()) is None
-    # In a circle nothing can be written, and it is refused as well.
+    # A circle of links cannot be written to, and is refused as well.
     for number, target in enumerate(("..", "/", "../none", "../home-other", "link-4")):
         link = home / f"link-{number}"
         link.symlink_to(target)

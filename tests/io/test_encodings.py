@@ -1,4 +1,4 @@
-"""Encodings: guessed from a sentence of each language, and never where nothing is likely."""
+"""Encodings: guessed from a sentence of each language, and never without a likely candidate."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_guess_reads_the_text_as_it_was(name, encoding):
     assert raw.decode(guess.encoding) == text
     assert check_encoding(guess.encoding) == ""
     assert f"add --encoding {guess.encoding} " in hint(raw)
-    for size in (1, 2, 3, 7):  # bytes as they come
+    for size in (1, 2, 3, 7):  # bytes in small portions
         blocks = [raw[i : i + size] for i in range(0, len(raw), size)]
         assert b"".join(transcode(blocks, "a", encoding)).decode("utf-8-sig") == text
 

@@ -1,4 +1,4 @@
-"""What commands read: sources with their prefixes, pairs, documents; files are counted in advance, pipes are not."""
+"""Input of commands: sources with their prefixes, pairs, documents; files are counted in advance, pipes are not."""
 
 import os
 import threading
@@ -113,7 +113,7 @@ def test_what_may_not_be_looked_at_is_a_file(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("regard.io.inputs.Path.exists", refuse)  # as of a locked folder; root may look everywhere
+    monkeypatch.setattr("regard.io.inputs.Path.exists", refuse)  # like a locked folder; root may read everywhere
     assert text_or_file("locked/in.txt") == "locked/in.txt"
     assert not isinstance(text_or_file("locked/in.txt"), GivenText)
 

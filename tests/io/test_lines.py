@@ -1,4 +1,4 @@
-"""Lines as they come: what ends one, what is none, that nobody waits for the next; and CSV as lines of a TSV."""
+"""Lines as they arrive: which characters end one, that no line waits for the next; and CSV as lines of a TSV."""
 
 import csv
 import gzip
@@ -35,7 +35,7 @@ ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"
 
 
 class Dripping(io.RawIOBase):
-    """Bytes in portions of a few, as from a slow pipe; `ready` says that there is more only within a portion."""
+    """Bytes in small portions, as from a slow pipe; `ready` reports more data only within a portion."""
 
     def __init__(self, data: bytes, seed: int):
         self.data, self.draw = data, random.Random(seed)
@@ -52,7 +52,7 @@ def all_lines(path, size=1024) -> list[str]:
 
 @given(st.lists(ANY), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 5), st.integers())
 def test_any_text_comes_back(texts, last, packed, windows, size, seed):
-    """Whatever the portions it comes in, plain or packed, with or without an end of the last line."""
+    """In portions of any size, plain or packed, with or without an end of the last line."""
     texts = [text.removesuffix("\r") for text in texts]
     if texts:
         texts[0] = texts[0].removeprefix("\ufeff")
@@ -135,7 +135,7 @@ def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
 
 
 def test_chunks_of_long_lines_are_small(tmp_path):
-    """What is searched together is bounded in characters, too."""
+    """The lines searched together are limited in characters, too."""
     (tmp_path / "file").write_bytes((b"word " * (CHARACTERS // 20) + b"\n") * 10)
     sizes = [len(chunk) for chunk in read_chunks(tmp_path / "file")]
     assert sum(sizes) == 10
@@ -150,7 +150,7 @@ def test_a_file_that_changes_is_refused():
 
 
 def test_nobody_waits_for_the_next_line(tmp_path):
-    """A line in a pipe is given before the pipe has another; those that are there come together."""
+    """A line in a pipe is returned before the next one arrives; lines that are there come together."""
     os.mkfifo(tmp_path / "pipe")
     seen = threading.Event()
 

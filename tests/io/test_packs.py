@@ -1,4 +1,4 @@
-"""A path that leads into a pack is read as one that leads into a folder, and a pack that is not whole is refused."""
+"""A path into a pack is read like a path into a folder, and an incomplete pack is refused."""
 
 import hashlib
 import random
@@ -17,7 +17,7 @@ MEMBERS = {"config.toml": b"a = 1\n", "checkpoints/step-000001/manifest.json": b
 
 
 def write(path, members=MEMBERS, method=zipfile.ZIP_STORED, spoil=lambda content: content):
-    """A pack of these members, whose checksum is right whatever is in it."""
+    """Write a pack of these members, whose checksum is right for any content."""
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in members.items() if isinstance(members, dict) else members:
             archive.writestr(name, content)
@@ -97,7 +97,7 @@ def test_more_members_than_a_run_has(tmp_path):
 
 
 def test_a_directory_of_members_that_lies(tmp_path):
-    """Its checksum is right: somebody made it so. Sizes and places that lead out of the file are refused."""
+    """The checksum is right, as if forged. Sizes and positions that lead out of the file are refused."""
     end = len(write(tmp_path / "pack").read_bytes())
     refused, rng = 0, random.Random(0)
     for _ in range(120):
@@ -118,7 +118,7 @@ def test_a_directory_of_members_that_lies(tmp_path):
 
 def test_a_member_that_would_end_outside(tmp_path):
     def spoil(content):
-        entry = content.index(b"PK\x01\x02")  # of the directory: two sizes, from its 20th byte on
+        entry = content.index(b"PK\x01\x02")  # in the directory: two sizes, from its 20th byte on
         return content[: entry + 20] + (10_000).to_bytes(4, "little") * 2 + content[entry + 28 :]
 
     with pytest.raises(CheckpointError, match=r"config.toml would end outside of it"):

@@ -1,4 +1,4 @@
-"""Small files within limits: every bad one is one sentence, found in a time and a memory that its size bounds."""
+"""Small files within limits: every bad one gives one sentence, in time and memory that its size bounds."""
 
 import contextlib
 import json
@@ -130,7 +130,7 @@ def test_a_file_that_is_too_large(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_what_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "pipe")  # nobody writes into it: a reader would wait
+    os.mkfifo(tmp_path / "pipe")  # without a writer, a reader would wait
     for path in (tmp_path / "pipe", "/dev/zero"):
         with pytest.raises(CheckpointError, match="not a file, but a pipe or a device"):
             read_json(path, CheckpointError)

@@ -1,4 +1,4 @@
-"""A file is whole or not there, whatever happens on the way; and outputs stand in it one line each."""
+"""A file is complete or absent, whatever happens on the way; it holds one output per line."""
 
 import gzip
 import json
@@ -127,7 +127,7 @@ def output(*spans: tuple[int, int]) -> Translation:
 def test_a_single_line_is_not_numbered():
     said: list[str] = []
     report = UntranslatedReport(said.append, 1)
-    report.look(1, "a b", [output()])  # what covers everything is not named, nor what was not asked
+    report.look(1, "a b", [output()])  # full coverage and unrequested fields are not named
     report.look(1, "a b", [Translation("", 0.0, 0.0, (), True)])
     report.tell()
     report.look(1, "I see the dog. I see\tthe cat.", [output((0, 3), (4, 8)), output()])

@@ -1,4 +1,4 @@
-"""Random calls for the tests of backends, and who really ran."""
+"""Random calls for the tests of backends, and a record of the backends that ran."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, to
 
 @contextmanager
 def recorded():
-    """The names of the backends that really ran."""
+    """Yield the list of the backends that run."""
     ran = []
 
     def spy(backend):
@@ -66,7 +66,7 @@ SPANS = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A call in words, as Hypothesis draws and shrinks it; `build` makes its tensors."""
+    """A call in plain data, which Hypothesis draws and shrinks; `build` makes its tensors."""
 
     batch: list[int]
     n: int
@@ -79,9 +79,9 @@ class Drawn:
     seed: int
 
     def build(self):
-        """The attention, its inputs and its span."""
+        """Return the attention, its inputs and its span."""
         torch.manual_seed(self.seed)
-        # A cosine of one number is a sign: its gradient is zero, and what is computed of it rounding over the number.
+        # A cosine of one number is a sign: its gradient is zero, and a computed one is rounding divided by the number.
         width = max(2, self.d) if self.score == "cosine" else self.d
         span = join(*(SPANS[name](tuple(self.batch), self.n, self.m, width) for name in self.spans))
         for part in span.parts if span else ():
@@ -94,7 +94,7 @@ class Drawn:
 
 
 def calls(*dtypes):
-    """Random calls."""
+    """Return a strategy that draws calls."""
     return st.builds(
         Drawn,
         batch=st.lists(st.integers(1, 3), max_size=2),
@@ -110,7 +110,7 @@ def calls(*dtypes):
 
 
 def evaluate(attention, inputs, span, cotangent, gradients=True):
-    """The context and the gradients of inputs and parameters."""
+    """Return the context and the gradients of inputs and parameters."""
     context = attention(*inputs, span=span)
     if not gradients:
         return [context]
@@ -122,11 +122,11 @@ def evaluate(attention, inputs, span, cotangent, gradients=True):
     return [context, *(torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))]
 
 
-# ---- a kernel beside the reference in float64
+# ---- a kernel against the reference in float64
 
 
 def call_of(query, keys, values, vector=None, *, scale=1.0, temperature=1.0, **limits):
-    """A call as the table is handed it: its score is additive with a vector, and bilinear without."""
+    """Return a call as the table receives it: its score is additive with a vector, and bilinear without."""
     batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
 
     def compare(asked, projected):
@@ -148,7 +148,7 @@ def call_of(query, keys, values, vector=None, *, scale=1.0, temperature=1.0, **l
 
 
 def results(call, attend, inputs, cotangent=None, **options):
-    """The context and the gradients of all inputs; `call` makes a call of them."""
+    """Return the context and the gradients of all inputs; `call` makes a call of them."""
     context = attend(call(inputs, **options))
     if cotangent is None:
         torch.manual_seed(len(inputs))
@@ -157,12 +157,12 @@ def results(call, attend, inputs, cotangent=None, **options):
 
 
 def error(found, exact):
-    """Relative; beside numbers that are all but zero, against a tenth each."""
+    """Return the relative error; for numbers near zero, relative to a tenth each."""
     return ((found.double() - exact).norm() / exact.norm().clamp_min(0.1 * exact.numel() ** 0.5)).item()
 
 
 def check(call, attend, inputs, tolerance, **options):
-    """A kernel's context and gradients are the reference's; what is allocated and not written is NaN."""
+    """Check a kernel's context and gradients against the reference; unwritten memory is NaN."""
     exact = results(call, reference.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -177,7 +177,7 @@ def check(call, attend, inputs, tolerance, **options):
 
 
 def draw_recurrence(gates, b, n, m, d, h, dv, lengths=None):
-    """All tensors but `exists`, in float64 with gradients, and how many keys exist. A GRU has 3 gates, an LSTM 4."""
+    """Draw all tensors but `exists`, in float64 with gradients, and the key counts. A GRU has 3 gates, an LSTM 4."""
     g = gates * d
     shapes = [(b, n, g), (b, gates - 2, d), (b, m, h), (b, m, dv), (h, d), (h,), (g, dv), (g, d), (g,)]
     inputs = [torch.randn(*shape, dtype=torch.float64) / 2 for shape in shapes]
@@ -188,6 +188,6 @@ def draw_recurrence(gates, b, n, m, d, h, dv, lengths=None):
 
 
 def recur_plainly(recur, inputs, lengths):
-    """The recurrence of `reference` or `cpu`."""
+    """Run the recurrence of `reference` or `cpu`."""
     exists = torch.arange(inputs[2].shape[1]) < lengths[:, None]
     return recur(*inputs[:4], exists, *inputs[4:])

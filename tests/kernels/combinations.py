@@ -1,8 +1,8 @@
-"""Calls with every feature of score, span and weighting together, drawn at random, and each way to compute them.
+"""Random calls with every feature of score, span and weighting together, and each way to compute them.
 
-`agree` draws calls until so many were served in one way (a backend, `look`, `fold`), with all features that it should
-serve among them, and compares each with dense: contexts, and gradients where the way has them. A way that refuses says
-so with an error; one that refuses too much fails.
+`agree` draws calls until one way (a backend, `look`, `fold`) has served a given number, covering all features that it
+should serve, and compares each with dense: contexts, and gradients if the way has them. A way refuses a call with an
+error; one that refuses too many fails.
 """
 
 import contextlib
@@ -50,14 +50,14 @@ from regard.kernels import backends, describe
 
 
 class Distance(Score):
-    """A score of one's own: minus the squared distance."""
+    """A custom score: minus the squared distance."""
 
     def compare(self, asked, projected, first=0):
         return -(asked.unsqueeze(-2) - projected.unsqueeze(-3)).square().sum(-1)
 
 
 class Waves(nn.Module, Span):
-    """A span of one's own that adds to the scores; its size may be learned."""
+    """A custom span that adds to the scores; its size may be learned."""
 
     def __init__(self, learned=False):
         super().__init__()
@@ -76,7 +76,7 @@ class Waves(nn.Module, Span):
 
 
 class Dimmed(Waves):
-    """A span of one's own that multiplies the weights."""
+    """A custom span that multiplies the weights."""
 
     def narrow(self, limits, query):
         return limits.with_gate(self.size * self.values(limits).square())
@@ -93,7 +93,7 @@ SCORES: dict[str, Callable[[int, int], Score]] = {
     "location": lambda d, m: Location(d, m + 2),
     "own": lambda d, m: Distance(),
 }
-# of [*b], n queries, m keys, the width of a query and heads
+# from [*b], n queries, m keys, the width of a query and heads
 SPANS: dict[str, Callable[..., Span]] = {
     "lengths": lambda b, n, m, d, a: Lengths(torch.randint(0, m + 1, b)),
     "causal": lambda b, n, m, d, a: Causal(),
@@ -130,7 +130,7 @@ LIMITS = {"lengths", "causal", "causal from", "causal rows"}
 
 @dataclass(frozen=True)
 class Combination:
-    """A call in words; `build` makes its tensors."""
+    """A call in plain data; `build` makes its tensors."""
 
     seed: int
     kind: str  # "attention", "prepared", "heads", "packed" or "packed heads"
@@ -143,7 +143,7 @@ class Combination:
     d: int
 
     def possible(self) -> bool:
-        """Whether the library has such a call."""
+        """Return whether the library supports such a call."""
         biased = any("alibi" in name for name in self.spans)
         if self.score == "location" and any(name in WINDOWS for name in self.spans):
             return False
@@ -176,7 +176,7 @@ class Combination:
         inputs = [torch.randn(*lead, sizes[0], query), torch.randn(*lead, sizes[1], wide)]
         if "heads" not in self.kind:
             inputs.append(torch.randn(*lead, sizes[1], wide + 1 if self.seed % 2 else wide))
-        # A mask of packed sequences has all tokens of all of them; other spans count within each.
+        # A mask of packed sequences covers all tokens of all of them; other spans count within each.
         parts = [
             SPANS[name]((), *sizes, query, heads)
             if packed and name == "mask"
@@ -194,7 +194,7 @@ class Combination:
 
 @dataclass
 class Built:
-    """A call."""
+    """A call with its tensors."""
 
     words: Combination
     module: nn.Module
@@ -215,7 +215,7 @@ class Built:
         return self.module.backend(*self.arguments(), span=self.span)
 
     def attend(self, name: str) -> Tensor:
-        """By a backend for CUDA: what `Attention.attend_projected` does, on the device of the inputs."""
+        """Run a backend for CUDA as `Attention.attend_projected` does, on the inputs' device."""
         heads = isinstance(self.module, Heads)
         inner, whole = (self.module.attention if heads else self.module), self.inputs[0]
         if heads:
@@ -238,7 +238,7 @@ class Built:
         return self.module.merge_heads(context) if heads else context
 
     def results(self, run: Callable[[], Tensor], gradients: bool) -> list[Tensor]:
-        """The context and, if wanted, the gradients of inputs and parameters."""
+        """Return the context and, if wanted, the gradients of inputs and parameters."""
         if not gradients:
             with torch.no_grad():
                 return [run()]
@@ -250,14 +250,14 @@ class Built:
 
 
 def scrambled(score: Score) -> Score:
-    """Parameters of a size at which every one of them matters."""
+    """Draw parameters large enough for every one to matter."""
     for parameter in score.parameters():
         nn.init.normal_(parameter, std=0.5)
     return score
 
 
 def moved(span: Span, device: str) -> Span:
-    """The span's tensors where the inputs are."""
+    """Move the span's tensors to the inputs' device."""
     for name, value in vars(span).items():
         if isinstance(value, Tensor) and name in ("mask", "start", "lengths"):
             setattr(span, name, value.to(device))
@@ -267,7 +267,7 @@ def moved(span: Span, device: str) -> Span:
 def draw(
     rng: random.Random, sizes: Sequence[int], widths: Sequence[int], scores: Sequence[str], spans: Sequence[str]
 ) -> Combination:
-    """One that is possible; most of them weigh softly, where kernels have most to do."""
+    """Draw a possible call; most have soft weightings, where kernels have most to do."""
     while True:
         soft = rng.random() < 0.6
         found = Combination(
@@ -289,7 +289,7 @@ def draw(
 
 
 def forced(name: str) -> Callable[[Built, bool], list[Tensor]]:
-    """By a backend of the table that really runs."""
+    """Return a way that forces a backend of the table and checks that it ran."""
 
     def run(built: Built, gradients: bool) -> list[Tensor]:
         with use_backend(name), recorded() as ran:
@@ -303,7 +303,7 @@ def forced(name: str) -> Callable[[Built, bool], list[Tensor]]:
 
 
 def interpreted(name: str) -> Callable[[Built, bool], list[Tensor]]:
-    """By the kernel of a backend that the table has for CUDA, in Triton's interpreter."""
+    """Return a way that runs the kernel of a CUDA backend in Triton's interpreter."""
     return lambda built, gradients: built.results(lambda: built.attend(name), gradients)
 
 
@@ -312,7 +312,7 @@ def look(built: Built, gradients: bool) -> list[Tensor]:
 
 
 def fold(built: Built, gradients: bool) -> list[Tensor]:
-    """Over blocks of the keys; what it cannot merge is an ArgumentError."""
+    """Fold over blocks of the keys; unmergeable parts raise an ArgumentError."""
     if not isinstance(built.module, Attention) or {"bias", "bias learned", "gate"} & {*built.words.spans}:
         raise BackendError("it has no number of keys for a span of one's own, and Heads has no fold")
 
@@ -357,7 +357,7 @@ def agree(
     forward_only: bool = False,
     most: int = 4000,
 ) -> None:
-    """Compare calls that the way serves with dense, at least `count`, and each of these features at least once.
+    """Compare at least `count` calls that the way serves with dense, covering each of these features.
 
     `change` may give a call other numbers.
     """

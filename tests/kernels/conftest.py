@@ -1,3 +1,3 @@
-"""Kernels are interpreted here as a GPU runs them, whichever file is tested alone."""
+"""Interpret kernels here as a GPU runs them, even if only one file is tested."""
 
 import interpreted  # noqa: F401

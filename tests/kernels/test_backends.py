@@ -1,4 +1,4 @@
-"""The table says who serves a call; one that is forced and cannot serve says why."""
+"""The table chooses the backend of a call; a forced one that cannot serve gives the reason."""
 
 import contextlib
 import math
@@ -118,8 +118,8 @@ def test_a_few_queries_are_served_by_two_products():
             with use_backend("dense"):
                 wanted = attention(query, keys, values, span=span)
             torch.testing.assert_close(attention(query, keys, values, span=span), wanted)
-        assert attention.backend(query.requires_grad_(), keys, values) == "sdpa"  # a gradient wants the fused one
-    # Values may have rows that queries and keys have not.
+        assert attention.backend(query.requires_grad_(), keys, values) == "sdpa"  # a gradient needs the fused one
+    # Values may have rows that queries and keys lack.
     found = attention(torch.randn(4, 8), torch.randn(6, 8), torch.randn(3, 6, 5), span=Lengths([1, 2, 3]))
     assert found.shape == (3, 4, 5)
 
@@ -166,17 +166,17 @@ def test_a_forced_backend_never_falls_back(weighting):
     assert not ran
 
 
-# ---- the table as a list of what is served
+# ---- the table as a list of supported features
 
 
 def requests(count, seed):
-    """Calls of every kind, on devices that need not be there."""
+    """Draw requests of every kind, on devices that need not exist."""
     rng = random.Random(seed)
     known = sorted({feature for backend in backends.BACKENDS for feature in backend.features or ()})
     dtypes = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     for _ in range(count):
         row = rng.choice(backends.BACKENDS.rows)
-        if rng.random() < 0.5:  # what a row lists, so that each is met often
+        if rng.random() < 0.5:  # the features of one table row, so that each occurs often
             own = sorted(row.features or known)
             wanted = {backends.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))}
             score = rng.choice([each for each in SCORES if each in own])
@@ -196,7 +196,7 @@ SIZES = {"rows": 8, "queries": 5, "keys": 40, "width": 64, "value width": 64, "r
 
 
 def test_what_no_row_knows_only_dense_serves():
-    """So will a feature that is added to calls tomorrow be, until a row lists it."""
+    """A feature added to calls later is also served by dense alone, until a row lists it."""
     served = set()
     for request in requests(4000, SEED):
         for backend in backends.BACKENDS:
@@ -212,7 +212,7 @@ def test_what_no_row_knows_only_dense_serves():
 
 
 def test_what_is_remembered_is_what_the_table_says():
-    """The sizes that are remembered as one class are those whose answers are one."""
+    """Sizes that are cached as one class all have the same answer."""
     backends.BACKENDS.known.clear()
     for request in requests(6000, SEED):
         plain = request._replace(features=tuple(each for each in request.features if each in (B, S)))
@@ -271,7 +271,7 @@ ON_CUDA = {
         (B, S, backends.PACKED, backends.PACKED_KEYS, backends.CAUSAL),
         HALF,
         {"keys": 300},
-        "dense",  # who is not one of those that serve it as it lies: it is padded
+        "dense",  # it does not serve packed calls directly: they are padded
     ),
     "packed beside another span": ((B, S, backends.PACKED, backends.BESIDE_PACKED), HALF, {}, "dense"),
     "packed in odd widths": ((B, S, backends.PACKED), HALF, {"keys": 300, "width": 65, "value width": 65}, "dense"),
@@ -329,11 +329,11 @@ def test_without_triton_torch_serves(monkeypatch):
             backends.choose(request)
 
 
-# ---- windows of one's own
+# ---- custom windows
 
 
 class Around(Span):
-    """A window around centres that nobody predicted, with or without a Gaussian."""
+    """A window around given centres, with or without a Gaussian."""
 
     def __init__(self, **window):
         self.window = window
@@ -345,7 +345,7 @@ class Around(Span):
 @pytest.mark.parametrize("score", [Dot, lambda: Additive(8, 8, hidden=5)])
 @pytest.mark.parametrize("window", [{"centre": torch.rand(2, 33) * 40}, {"sigma": 1.5}, {"start": 3, "sigma": 0.5}])
 def test_every_backend_that_takes_a_window_of_ones_own_is_right(window, score):
-    """FlexAttention knows no centres, and tiles no Gaussian."""
+    """FlexAttention supports no centres, and tiles no Gaussian."""
     query, keys, attention, ran = torch.randn(2, 33, 8), torch.randn(2, 40, 8), Attention(score()), []
     with torch.no_grad():
         with use_backend("dense"):

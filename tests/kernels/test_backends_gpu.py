@@ -1,4 +1,4 @@
-"""On a CUDA device: every backend that claims a combination equals dense, and the table is what the design says."""
+"""On a CUDA device: every backend that claims a combination equals dense, and the table chooses as designed."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def compare(found, expected, tolerance):
 
 
 def both(run, inputs, dtype, name=None):
-    """Results and gradients of `run` in this dtype by the backend (the chosen one), and in float64 by the reference."""
+    """Return results and gradients of `run` in this dtype by the (chosen) backend, and in float64 by the reference."""
     cotangent = None
     answers = []
     for forced, kind in ((name, dtype), ("dense", torch.float64)):
@@ -80,7 +80,7 @@ def test_flex_equals_dense_with_gradients(name, dtype):
 
 
 def test_flex_stays_fused_over_many_sizes_and_radii():
-    """Neither a length, a radius nor a start is compiled in: a dozen of each do not exhaust the compiler's patience."""
+    """No length, radius or start is compiled in: a dozen of each do not exceed the recompilation limit."""
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     attention = Attention(Dot(scaled=True))
@@ -165,7 +165,7 @@ def test_compiled_whole(compiled):
 
 
 def test_a_step_is_captured_once_and_replayed():
-    """Nothing in a step has a shape that hangs on the data or is read back to the host."""
+    """No shape in a step depends on the data, and no value is read back to the host."""
     decoder = Decoder(64, heads=2, layers=2, rotary=True).to(DEVICE).eval()
     memory, words = torch.randn(3, 11, 64, device=DEVICE), torch.randn(3, 8, 64, device=DEVICE)
     span = Lengths(torch.tensor([11, 4, 7], device=DEVICE))
@@ -202,7 +202,7 @@ def test_a_capture_cannot_be_watched():
 
 
 def test_causal_packed_sequences_across_lengths_are_not_given_to_varlen():
-    """It would count from the end where keys outnumber queries; Causal counts from the beginning."""
+    """With more keys than queries varlen counts from the end; Causal counts from the beginning."""
     query, keys = (torch.randn(n, 64, device=DEVICE, dtype=torch.bfloat16) for n in (5, 9))
     span = Packed([0, 2, 5], [0, 4, 9]) & Causal()
     attention = Attention(Dot(scaled=True))

@@ -24,8 +24,8 @@ from kernels.combinations import (
 from regard.kernels import additive_chunked
 
 TEMPERED = {*BIASES, "bias with temperature"}
-# By way: the scores and spans to draw from, and what must have been served, so that one that refuses cannot pass.
-EASY = [*LIMITS, *BIASES, "mask", "monotonic", "bias learned", "predictive"]  # most of what sdpa serves, some of it not
+# By way: the scores and spans to draw from, and the features that must be served, so that a refusing way fails.
+EASY = [*LIMITS, *BIASES, "mask", "monotonic", "bias learned", "predictive"]  # sdpa serves most of them
 WAYS = {
     "sdpa": (
         forced("sdpa"),
@@ -76,7 +76,7 @@ def test_every_backend_equals_dense_in_other_precision(name, dtype, tolerance, m
     agree(forced(name), {"gradients"}, **drawn)
 
 
-@pytest.mark.compile  # FlexAttention reads the small functions of indices that the shape-checking hook wraps
+@pytest.mark.compile  # FlexAttention traces the index functions that the shape-checking hook wraps
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_equals_dense():
     spans = ["lengths", "causal", "causal from", "monotonic", "monotonic from", "alibi", "alibi from"]
@@ -84,7 +84,7 @@ def test_flex_equals_dense():
     agree(forced("flex"), features, count=20, seed=SEED, dtype=torch.float32, scores=sorted(DOTS), spans=spans)
 
 
-# by kernel: dtype, scores, spans and sizes to draw from, and what must be among the calls: in short, and in full
+# by kernel: dtype, scores, spans and sizes to draw from, and the required features: in short, and in full
 KERNELS = {
     "decode-step": (
         torch.float32,

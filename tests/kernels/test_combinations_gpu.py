@@ -8,7 +8,7 @@ from kernels.combinations import BIASES, DOTS, KINDS, LIMITS, SOFT, WINDOWS, agr
 pytestmark = pytest.mark.gpu
 ALIBI = {"alibi", "alibi from"}
 HALF = (torch.float16, torch.bfloat16)
-# by backend: dtypes, scores, spans, widths, sizes, how many calls, and what must be among them
+# by backend: dtypes, scores, spans, widths, sizes, the number of calls, and the required features
 CASES = {
     "decode-step": (
         (torch.float32, *HALF),
@@ -44,7 +44,7 @@ CASES = {
         {*LIMITS, *WINDOWS, "mask"},
         (7, 16),
         (1, 7, 65),
-        16,  # each joins other limits, and is compiled anew for ten seconds
+        16,  # each joins other limits, and compiles for ten seconds
         {"additive", "general", *SOFT, *LIMITS, *WINDOWS, "mask", "gradients"},
     ),
     "window": (
@@ -102,8 +102,8 @@ CASES = {
         {*SOFT, "location", "additive", "bias with temperature", "gradients"},
     ),
 }
-# Numbers of a GPU: tanh to 5e-4, float32 in TF32 inside some of torch's kernels, half precision rounded more than once
-# (a bias for sdpa, weights before they meet the values).
+# A GPU's precision: tanh to 5e-4, float32 in TF32 inside some of torch's kernels, half precision rounded more than once
+# (a bias for sdpa, weights before they multiply the values).
 TOLERANCE = {torch.float32: 3e-3, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 

@@ -1,4 +1,4 @@
-"""A call in plain data: every field of it that a kernel could overlook is a feature or a size."""
+"""A call in plain data: every field that a kernel could overlook is a feature or a size."""
 
 from dataclasses import fields, replace
 
@@ -26,7 +26,7 @@ CALL = Call(
 )
 WINDOW = Window(2)
 
-# What each field is changed to, each of which must change the description.
+# New values of each field; each must change the description.
 OF_CALL = {
     "query": [torch.zeros(3, 2, 5, 4), torch.zeros(2, 5, 4).double(), torch.zeros(2, 5, 4).requires_grad_()],
     "keys": [torch.zeros(2, 7, 6), torch.zeros(3, 2, 7, 4), torch.zeros(2, 7, 4).requires_grad_()],
@@ -53,8 +53,8 @@ OF_LIMITS = {
 }
 OF_WINDOW = {"radius": [3], "centre": [torch.zeros(2, 5)], "start": [1, STARTS], "sigma": [1.5]}
 OF_LAYOUT = {"key_offsets": [OTHERS], "longest": [4], "longest_key": [4]}
-# What no kernel can overlook: functions that `score` and `weighting` name, shapes that tensors have, and what is only
-# known sooner than the device would say it.
+# Fields that no kernel can overlook: functions that `score` and `weighting` name, shapes that tensors have, and values
+# that only spare a read from the device.
 ELSEWHERE = {
     Call: {"compare": "score", "weigh": "weighting", "scale": "part of a bilinear score"},
     SpanLimits: {
@@ -73,7 +73,7 @@ ELSEWHERE = {
     ("kind", "table"), [(Call, OF_CALL), (SpanLimits, OF_LIMITS), (Window, OF_WINDOW), (Layout, OF_LAYOUT)]
 )
 def test_every_field_is_described(kind, table):
-    """A new field fails here until a change of it is described, and so until the rows that serve it say so."""
+    """A new field fails here until its changes are described, and until the rows that serve it list them."""
     assert {field.name for field in fields(kind)} == {*table, *ELSEWHERE[kind]}
 
     def described(**change):
@@ -92,7 +92,7 @@ def test_every_field_is_described(kind, table):
             assert {*found.features} <= NAMED
             assert len({*found.features}) == len(found.features)
         changes = [described(**{name: value}) for value in values]
-        if name not in ("temperature", "causal", "keys", "values", "query"):  # whose values may be one feature
+        if name not in ("temperature", "causal", "keys", "values", "query"):  # their values may be one feature
             assert len({(each.features, *each.sizes.values()) for each in changes}) == len(changes), name
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table: what a row does not list it refuses, in words made of what is missing."""
+"""Rows of a table: a row refuses every feature that it does not list, in a message that names it."""
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ def test_listing():
     assert [listing("a"), listing("ab"), listing("abc", "or")] == ["a", "a and b", "a, b or c"]
 
 
-# ---- what is chosen, remembered, forced and planned
+# ---- backends chosen, cached, forced and planned
 
 
 def test_a_row_is_taken_where_it_wins():
@@ -153,7 +153,7 @@ def test_who_has_a_kernel(installed, monkeypatch):
 
 
 def test_the_tables_of_all_works():
-    """Every last row serves everything, and rows of one work have names of their own but for one pair of twins."""
+    """Every table's last row serves everything, and a table's rows have distinct names but for one pair of twins."""
     import regard.decoding.replay
     import regard.models.lstmn
     import regard.models.rnnsearch  # noqa: F401

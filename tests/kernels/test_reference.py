@@ -73,7 +73,7 @@ def test_it_is_the_formula_for_each_pair():
                 torch.testing.assert_close(apart[b, i, j], sum(heads[b] * hidden))
 
 
-# ---- operations: dropout is zeros where a number is not kept, the others divided by the probability of that
+# ---- operations: dropout zeroes dropped numbers and divides the others by the probability of keeping them
 
 
 def test_numbers_are_dropped_or_scaled():
@@ -82,7 +82,7 @@ def test_numbers_are_dropped_or_scaled():
     assert reference.dropout(torch.tensor([torch.nan]), torch.tensor([False]), 0.5).tolist() == [0.0]
 
 
-# ---- sums of rows: the gradient that they are called
+# ---- sums of rows: the gradient that they compute
 
 
 def test_sums_of_rows_are_a_gradient():
@@ -133,9 +133,9 @@ def test_what_may_come_in_order():
     best, tokens, norm = reference.top_tokens(scores, 2, (0, 1), END, early, forced)
     assert tokens[0].tolist() == [2, 4]
     assert tokens[1].tolist() == [4, 3]  # END is too early
-    assert (tokens[2, 0], tokens[3, 0]) == (4, END)  # whatever is forbidden otherwise
+    assert (tokens[2, 0], tokens[3, 0]) == (4, END)  # regardless of other rules
     assert best.tolist() == [[7.0, 3.0], [3.0, 1.0], [3.0, -math.inf], [7.0, -math.inf]]
-    torch.testing.assert_close(norm, scores.logsumexp(-1))  # of all, forbidden ones too
+    torch.testing.assert_close(norm, scores.logsumexp(-1))  # of all scores, forbidden ones too
 
 
 # ---- the loss: the formula, one token at a time
@@ -148,7 +148,7 @@ def draw(t, d, v, dtype=torch.float64, bias=True):
 
 
 def definition(hidden, weight, bias, targets, smoothing):
-    """The formula, one token at a time."""
+    """Compute the formula, one token at a time."""
     total = plain = 0.0
     for x, y in zip(hidden, targets.tolist(), strict=True):
         logits = weight @ x + (0 if bias is None else bias)

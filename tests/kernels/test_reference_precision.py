@@ -1,4 +1,4 @@
-"""Scores above the range of float16 are finite, whoever computes them, and weigh as they should."""
+"""Scores above the range of float16 are finite in every backend, and give the right weights."""
 
 import contextlib
 import copy
@@ -32,7 +32,7 @@ SPANS = ["lengths", "causal", "mask", "alibi", "monotonic"]
 
 
 def enlarge(built: Built) -> None:
-    """Scores of 1e5 and more, made of numbers that float16 has; of `Plain`, sums that it has."""
+    """Scale scores to 1e5 and more, from numbers within float16's range; for `Plain`, keep the sums within it."""
     with torch.no_grad():
         for number, leaf in enumerate(built.inputs):
             if number < 2:
@@ -47,7 +47,7 @@ def enlarge(built: Built) -> None:
 
 
 def fold_prepared(built: Built, gradients: bool) -> list[Tensor]:
-    """Keys that a score projects are projected together: the rounding of a block need not be that of all."""
+    """Keys that a score projects are projected together: the rounding of a block can differ from that of all."""
     if built.words.score in ("general", "additive") and built.words.kind != "prepared":
         raise BackendError("its projections differ in the last bit")
     return fold(built, gradients)
@@ -86,7 +86,7 @@ SCORES = {
 
 
 def draw(name):
-    """An attention whose scores are far beyond 65,504, and inputs that are whole numbers, which float16 has."""
+    """Return an attention whose scores far exceed 65,504, and integer inputs, which float16 represents exactly."""
     attention = Attention(SCORES[name](), weighting=Softmax(temperature=2.0))
     with torch.no_grad():
         if name == "additive":
@@ -100,7 +100,7 @@ def draw(name):
 
 
 def contexts(attention, query, keys, values):
-    """Of the backend that is chosen, of all that can be forced on a CPU, of look and of fold."""
+    """Return the contexts of the chosen backend, of all that can be forced on a CPU, of look and of fold."""
     span = Monotonic(6) & Causal(4)
     found = {"chosen": attention(query, keys, values, span=span)}
     for name in ("dense", "sdpa", "few-queries", "window", "chunked"):
@@ -112,7 +112,7 @@ def contexts(attention, query, keys, values):
 
 
 @pytest.mark.parametrize("autocast", [False, True])
-@pytest.mark.parametrize("name", [name for name in SCORES if name != "location"])  # which has no windows
+@pytest.mark.parametrize("name", [name for name in SCORES if name != "location"])  # location has no windows
 def test_nobody_overflows(name, autocast):
     attention, *inputs = draw(name)
     expected = contexts(copy.deepcopy(attention).double(), *(x.double() for x in inputs))
@@ -124,7 +124,7 @@ def test_nobody_overflows(name, autocast):
     assert len(found) >= 6
     for way, context in found.items():
         assert torch.isfinite(context).all(), way
-        if name in ("dot", "scaled"):  # scores that float32 has, too
+        if name in ("dot", "scaled"):  # scores that float32 represents, too
             torch.testing.assert_close(context.double(), expected["dense"], rtol=5e-3, atol=5e-3)
     for way in ("chosen", "look", "fold"):
         gradients = torch.autograd.grad(found[way].float().sum(), inputs, allow_unused=True)
@@ -158,7 +158,7 @@ def test_a_look_shows_scores_that_float16_has_not():
 
 
 def test_plain_sums_in_float32_and_rounds_once():
-    """Scores beyond float16 whose sum is within it; a sum beyond it is infinite, as that number is in float16."""
+    """Scores exceed float16 while their sum is within it; a sum beyond it is infinite, as in float16."""
     raw = Attention(Dot(), weighting=Plain())
     x, small = torch.full((1, 3, 16), 200.0).half(), torch.full((1, 3, 1), 1e-2).half()
     wanted = 3 * 16 * 200.0**2 * float(small[0, 0, 0])
@@ -170,7 +170,7 @@ def test_plain_sums_in_float32_and_rounds_once():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["dense", "sdpa", "few-queries"])
 def test_a_bias_beyond_the_range_is_not_nothing_at_all(name, dtype):
-    """-1e9 on every key is the same weight for each: in float16 that number is -inf, and a row of those was NaN."""
+    """-1e9 on every key gives equal weights: in float16 that number is -inf, and such a row was NaN."""
 
     class Far(Span):
         def narrow(self, limits, query):

@@ -1,4 +1,4 @@
-"""Reach: limits as structure and as dense tensors say the same."""
+"""Limits: their structure and their dense tensors agree."""
 
 import pytest
 import torch

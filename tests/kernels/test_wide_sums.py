@@ -1,4 +1,4 @@
-"""A gradient of half precision is summed over queries in float32 and rounded once, however many look at one key."""
+"""Half-precision gradients are summed over queries in float32 and rounded once, for any number of queries per key."""
 
 import pytest
 import torch
@@ -9,14 +9,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.attention import Additive, Attention, Cosine, Monotonic, Predictive, use_backend
 
 WAYS = {name: forced(name) for name in ("dense", "sdpa", "window", "chunked")} | {"look": look}
-# What adds several numbers into one place. A GPU does it in the dtype it is given, by one atomic addition after
-# another; a processor does not, so that its results alone would not tell. (`index_put` is how packed sequences are laid
-# out: each row goes to a place of its own.)
+# Operations that add several numbers into one place. A GPU adds in the input dtype, by successive atomic additions; a
+# CPU does not, so its results alone would not show it. (`index_put` lays out packed sequences: each row has its own
+# place.)
 ADDING = ("index_add", "scatter_add", "scatter_reduce", "embedding_dense_backward", "unfold_backward")
 
 
 class Additions(TorchDispatchMode):
-    """The dtypes in which rows are added into rows, by operation."""
+    """Records the dtypes in which rows are added into rows, by operation."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ def test_rows_are_added_into_rows_in_float32(name, dtype):
     with Additions() as additions:
         scores = ["additive"] if name == "chunked" else ["dot", "general", "cosine", "additive"]
         spans = ["lengths", "causal", "monotonic", "predictive"]
-        # Numbers of half precision are compared elsewhere; here they run through.
+        # Other tests compare half-precision numbers; here the calls only run.
         agree(WAYS[name], {"gradients"}, count=30, seed=SEED, dtype=dtype, scores=scores, spans=spans, tolerance=1.0)
     assert {each for each in additions.dtypes if each[1] in (torch.bfloat16, torch.float16)} == set()
     if name == "window":
@@ -52,7 +52,7 @@ SPANS = {"predictive": lambda: Predictive(8, 2), "monotonic": lambda: Monotonic(
 @pytest.mark.parametrize("score", ["cosine", "additive"])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_many_queries_of_one_key(device, score, span, queries):
-    """The gradients of a key and of its value equal those of float64 to the rounding of bfloat16."""
+    """The gradients of a key and of its value equal those of float64 up to bfloat16 rounding."""
 
     def gradients(dtype):
         torch.manual_seed(SEED)

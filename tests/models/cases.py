@@ -20,7 +20,7 @@ from regard.models.kinds import build
 
 SOURCES, TARGETS = 11, 13
 RECURRENT = ("rnn", "rnnsearch", "luong", "pointer", "ntm")
-JOINT = ("encoder", "pointer")  # one vocabulary: what is read can be said
+JOINT = ("encoder", "pointer")  # one vocabulary: every source token is also a target token
 
 
 def rnn(**options):
@@ -137,7 +137,7 @@ RECURRENT_CASES = {name: case for name, case in CASES.items() if case[0] in RECU
 
 
 def model_of(name: str, dropout: float = 0.0) -> Model:
-    """A model in float64 whose every parameter is random, zeros and ones too."""
+    """Return a model in float64 with random parameters, including those that begin as zeros and ones."""
     kind, config = CASES[name]
     config = dataclasses.replace(config, dropout=dropout)
     sources = TARGETS if kind in JOINT else SOURCES
@@ -150,7 +150,7 @@ def model_of(name: str, dropout: float = 0.0) -> Model:
 
 
 def fit(model, loss, steps: int, rate: float, clip: float | None = None, warm: bool = False) -> None:
-    """Train by Adam; `loss` draws a batch and returns what it costs. `warm`: the rate rises, and falls to zero."""
+    """Train with Adam; `loss` draws a batch and returns its loss. `warm`: the rate rises, then falls to zero."""
     optimizer = torch.optim.Adam(model.parameters(), rate, fused=warm)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps) if warm else None
     for _ in range(steps):
@@ -166,17 +166,17 @@ def fit(model, loss, steps: int, rate: float, clip: float | None = None, warm: b
 
 
 def sentences(vocabulary: int, lengths: list[int], room: int = 0) -> Tokens:
-    """Random ids, in the padding too."""
+    """Draw random ids, in the padding too."""
     return Tokens.of(torch.randint(vocabulary, (len(lengths), max(lengths) + room)), torch.tensor(lengths))
 
 
 def pair(room: int = 0) -> tuple[Tokens, Tokens]:
-    """Three sentences with their targets, of odd lengths."""
+    """Draw three sentences with their targets, of odd lengths."""
     return sentences(SOURCES, [5, 1, 3], room), sentences(TARGETS, [4, 6, 1], room)
 
 
 def row(tokens: Tokens | Pictures, index: int) -> Tokens | Pictures:
-    """One sentence without its padding, or one picture."""
+    """Return one sentence without its padding, or one picture."""
     if isinstance(tokens, Pictures):
         return Pictures(tokens.pixels[index : index + 1])
     length = int(tokens.lengths[index])

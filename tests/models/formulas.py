@@ -1,6 +1,6 @@
 """The recurrent models' formulas, straight from the papers: one sentence, one step and one vector at a time.
 
-Parameters are read off the models; the gate order r, z, n and i, f, g, o is torch's.
+Parameters are read from the models; the gate order r, z, n and i, f, g, o is torch's.
 """
 
 import oracles
@@ -14,7 +14,7 @@ from regard.models.recurrent import Bidirectional, Layer
 
 
 def cell(layer: Layer, x: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """One step: x [e], state [h] or [h, c], each [d]."""
+    """Compute one step: x [e], state [h] or [h, c], each [d]."""
     net, h = layer.net, state[0]
     w, u = net.weight_ih_l0.chunk(layer.gates), net.weight_hh_l0.chunk(layer.gates)
     b, k = net.bias_ih_l0.chunk(layer.gates), net.bias_hh_l0.chunk(layer.gates)
@@ -35,7 +35,7 @@ def zeros(layer: Layer) -> list[Tensor]:
 
 
 def read(layer: Layer, xs: list[Tensor], state: list[Tensor] | None = None) -> tuple[list[Tensor], list[Tensor]]:
-    """A layer over a sentence: h after every position, and the last state."""
+    """Run a layer over a sentence; return h after every position, and the last state."""
     state, states = state or zeros(layer), []
     for x in xs:
         state = cell(layer, x, state)
@@ -44,7 +44,7 @@ def read(layer: Layer, xs: list[Tensor], state: list[Tensor] | None = None) -> t
 
 
 def read_stack(layers, xs: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Layers one on the other: the top's states, and every layer's last."""
+    """Run stacked layers; return the top layer's states, and every layer's last state."""
     ends = []
     for layer in layers:
         xs, end = read(layer, xs)
@@ -53,7 +53,7 @@ def read_stack(layers, xs: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor
 
 
 def step_stack(layers, x: Tensor, states: list[list[Tensor]]) -> tuple[Tensor, list[list[Tensor]]]:
-    """One step of all layers."""
+    """Compute one step of all layers."""
     after = []
     for layer, state in zip(layers, states, strict=True):
         after.append(cell(layer, x, state))
@@ -62,7 +62,7 @@ def step_stack(layers, x: Tensor, states: list[list[Tensor]]) -> tuple[Tensor, l
 
 
 def annotate(encoder, xs: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Any encoder: the annotations, and every layer's last states, or of blocks the mean of the annotations alone."""
+    """Run any encoder; return the annotations and every layer's last states (for blocks, the mean annotation)."""
     if isinstance(encoder, BlockEncoder):
         annotations = blocks(encoder, xs)
         return annotations, [[sum(annotations) / len(annotations)]]
@@ -78,7 +78,7 @@ def annotate(encoder, xs: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]
 
 
 def blocks(encoder: BlockEncoder, xs: list[Tensor]) -> list[Tensor]:
-    """Words with their positions, block after block, pre-norm, and the last norm."""
+    """Run words with their positions through pre-norm blocks and the last norm."""
     if encoder.project is not None:
         xs = [encoder.project.weight @ x + encoder.project.bias for x in xs]
     x = torch.stack([x + oracles.sinusoid(position, len(x)) for position, x in enumerate(xs)])
@@ -96,7 +96,7 @@ def blocks(encoder: BlockEncoder, xs: list[Tensor]) -> list[Tensor]:
 
 
 def convolve(convolution, x: Tensor) -> Tensor:
-    """(A ∘ σ(B)) W, [A; B] a product of every word's neighbours side by side; zeros beyond the ends."""
+    """Compute (A ∘ σ(B)) W, [A; B] a product of every word's neighbours side by side; zeros beyond the ends."""
     made = []
     for place in range(len(x)):
         near = [
@@ -116,7 +116,7 @@ SINES = {
 
 
 def look(attention, query: Tensor, keys: list[Tensor], **options) -> oracles.Seen:
-    """What one query takes of the keys, and their weights, by the score that an attention has."""
+    """Return one query's context over the keys, and the weights, by the attention's score."""
     score, entries = attention.score, torch.stack(keys)
     match score:
         case Dot():
@@ -132,13 +132,13 @@ def look(attention, query: Tensor, keys: list[Tensor], **options) -> oracles.See
 
 
 def maxout(x: Tensor) -> Tensor:
-    """The larger of numbers j and j + d."""
+    """Return the larger of numbers j and j + d."""
     half = len(x) // 2
     return torch.stack([x[j] if x[j] > x[j + half] else x[j + half] for j in range(half)])
 
 
 def check_weights(oracle, model, source, target, weights: Tensor, more: int = 0) -> None:
-    """Compare the weights of every step with an oracle's; of a pointer there is one place `more` than words."""
+    """Compare the weights of every step with an oracle's; a pointer has `more` positions beyond the words."""
     assert weights.shape == (len(source.ids), target.ids.shape[1], source.ids.shape[1] + more)
     for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
         wanted: list[Tensor] = []
@@ -148,7 +148,7 @@ def check_weights(oracle, model, source, target, weights: Tensor, more: int = 0)
 
 
 def by_sentence(oracle, model, source, target) -> Tensor:
-    """An oracle's logits of all real target positions, sentence after sentence."""
+    """Return an oracle's logits of all real target positions, sentence after sentence."""
     logits = []
     for index in range(len(source.ids)):
         words = source.ids[index, : source.lengths[index]]

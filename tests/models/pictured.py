@@ -1,4 +1,4 @@
-"""Small captioners of every sort, and pictures for them."""
+"""Small captioners of every kind, and pictures for them."""
 
 import torch
 
@@ -20,7 +20,7 @@ ATTENTIVE = [name for name in CASES if name != "none"]
 
 
 def captioner(name: str = "soft", words: int = WORDS, scale: float | None = 0.5, **options) -> CaptionerModel:
-    """A model in float64 whose every parameter is random, zeros and ones too; with no scale, as it begins."""
+    """Return a float64 model with random parameters, even initial zeros and ones; without a scale, as initialised."""
     small = {"channels": 4, "stages": 2, "blocks": 1, "size": 5, "embedding": 3, "hidden": 7, "dropout": 0.0}
     model = CaptionerModel(CaptionerConfig(**{**small, **CASES[name], **options}), 0, words).double().eval()
     if scale is not None:
@@ -35,5 +35,5 @@ def pictures(count: int = 3, height: int = 8, width: int = 12) -> Pictures:
 
 
 def captions(lengths: list[int], words: int = WORDS, room: int = 0) -> Tokens:
-    """Random words, in the padding too."""
+    """Draw random words, in the padding too."""
     return Tokens.of(torch.randint(words, (len(lengths), max(lengths) + room)), torch.tensor(lengths))

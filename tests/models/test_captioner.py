@@ -1,6 +1,6 @@
 """Captioners against the paper's formulas, one word and one place at a time; the draws of hard attention.
 
-The contract is asked of them in `test_contract`.
+`test_contract` tests the contract of every model.
 """
 
 import oracles
@@ -18,7 +18,7 @@ LSTMS = [name for name in CASES if name != "transformer"]
 
 
 def oracle(model, places, read, seen=None):
-    """One caption, one word and one place at a time; places [m c]."""
+    """Compute one caption, one word and one place at a time; places [m c]."""
     decoder, config = model.decoder, model.config
     mean = sum(places) / len(places)
     begun = torch.tanh(decoder.begin.weight @ mean + decoder.begin.bias).view(config.layers, 2, config.size)
@@ -40,7 +40,7 @@ def oracle(model, places, read, seen=None):
 
 
 def weighting(config):
-    """The softmax, or the likeliest place with the gradient that its weight has: none, or the softmax's at τ."""
+    """Return the softmax, or the argmax with no gradient, or the argmax with the softmax's gradient at τ."""
 
     def straight_through(scores):
         soft = oracles.softmax(scores, config.tau)
@@ -105,7 +105,7 @@ def test_hard_attention_says_how_likely_and_how_spread_its_draws_were():
     model, source, target = captioner("hard", settle=0, sampled=1.0), pictures(2), captions([4, 6])
     model.decoder.train()
     _, extra = model.decode(model.encode(source), target)
-    model.eval()  # the distribution of the first word hangs on no draw
+    model.eval()  # the first word's distribution depends on no draw
     look = model.decoder.cross.look(
         model.encode(source).sentence["start"][:, -1, :1], model.decoder.cross.prepare(model.encode(source).states)
     )
@@ -152,7 +152,7 @@ def test_straight_through_draws_from_the_first_batch_on():
 
 
 def test_straight_through_learns_where_to_look_and_a_draw_does_not():
-    """What a word costs reaches the scores of all places, the drawn and the others."""
+    """With straight-through, a word's loss reaches the scores of all places, drawn or not."""
     for name, learns in (("straight-through", True), ("hard", False)):
         model, source, target = captioner(name, settle=0, sampled=1.0), pictures(3), captions([4, 6, 1])
         model.decoder.train()
@@ -177,7 +177,7 @@ def test_nothing_is_drawn_at_first_and_more_and_more_later():
 
 
 class Third(Score):
-    """The third place fits, whatever is asked."""
+    """A score that always favours the third place."""
 
     def compare(self, query, keys, first=0):
         scores = query.new_zeros(*query.shape[:-1], keys.shape[-2])
@@ -187,7 +187,7 @@ class Third(Score):
 
 @pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
 def test_a_score_of_ones_own_is_what_is_computed_in_training_too(name):
-    """There soft attention is written out, and places are sampled from the scores."""
+    """In training, soft attention is written out and places are sampled from the scores."""
     model, target = captioner(name, settle=0, sampled=1.0), captions([4, 2])
     model.decoder.cross.score = Third()
     memory = model.encode(pictures(2))
@@ -207,7 +207,7 @@ def test_a_weighting_of_ones_own_is_what_is_computed_in_training_too():
     agree(weights, torch.full_like(weights, 1 / weights.shape[-1]), rtol=1e-6, atol=1e-6)
 
 
-# ---- what either decoder reads and has
+# ---- inputs and attributes of either decoder
 
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -252,11 +252,11 @@ def test_attentions_are_found_by_their_names():
     assert captioner("transformer").cross_attentions == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
 
 
-# ---- the Transformer that writes captions: its places have positions
+# ---- the captioning Transformer: its places have positions
 
 
 def test_a_transformer_sees_where_places_are():
-    """A picture of one colour is the same everywhere but for its edges: positions tell its places apart."""
+    """A single-colour picture is the same everywhere except at its edges: positions distinguish its places."""
     model, source = captioner("transformer"), pictures(1)
     features = model.decoder.project(model.backbone(source.pixels).movedim(1, -1)).movedim(-1, 1)
     wanted = Sinusoidal2D(8)(features).flatten(-2).mT

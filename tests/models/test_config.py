@@ -1,4 +1,4 @@
-"""Configurations: they stand together, import no torch, and say what suits a corpus."""
+"""Configurations: they are consistent, import no torch, and choose suitable values for a corpus."""
 
 import dataclasses
 import subprocess

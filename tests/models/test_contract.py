@@ -1,6 +1,6 @@
 """The contract, for every kind and its options: decode equals the steps, padding and layout change nothing.
 
-What is read is text, or, by captioners, pictures.
+The sources are texts or, for captioners, pictures.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ COVERED = [
 
 
 def any_model(name, dropout: float = 0.0):
-    """A model of text or of pictures, every parameter of it random."""
+    """Return a model of text or of pictures with random parameters."""
     return pictured.captioner(CAPTIONERS[name], dropout=dropout) if name in CAPTIONERS else model_of(name, dropout)
 
 
@@ -48,7 +48,7 @@ def any_source(name, lengths):
 
 
 def any_pair(name):
-    """Three sources with their targets, of odd lengths."""
+    """Return three sources with their targets, of odd lengths."""
     return any_source(name, [5, 1, 3]), sentences(TARGETS, [4, 6, 1])
 
 
@@ -68,7 +68,7 @@ def test_decode_equals_the_steps(name):
 
 
 class Rows:
-    """What every row of a state has read, and what teacher forcing says of it."""
+    """The tokens that each row of a state has read, and a comparison with teacher forcing."""
 
     def __init__(self, model, source: Tokens | Pictures, rows: int):
         self.model, self.rows = model, rows
@@ -77,7 +77,7 @@ class Rows:
         self.state = model.start(model.encode(source), rows, 9)
 
     def step(self):
-        """A random token a row, and the same answer as by teacher forcing."""
+        """Step with a random token per row, and compare the logits with teacher forcing."""
         tokens = torch.randint(TARGETS, (len(self.read),))
         logits, self.state = self.model.step(tokens, self.state)
         for read, token in zip(self.read, tokens.tolist(), strict=True):
@@ -106,7 +106,7 @@ def test_rows_are_reordered_replaced_and_taken(name):
     rows.state.select_(chosen)
     rows.read = [list(rows.read[index]) for index in chosen.tolist()]
     rows.step()
-    # Sentence 1 makes room for the other's second, which starts at its own step 0 beside rows that are further on.
+    # Sentence 1 is replaced by the other batch's second, which starts at its own step 0 beside rows at later steps.
     fresh = model.start(model.encode(other), 3, 9).take(torch.tensor([1]))
     rows.state.put_(torch.tensor([1]), fresh)
     rows.sources[1], rows.read[3:6] = row(other, 1), [[], [], []]
@@ -120,7 +120,7 @@ def test_rows_are_reordered_replaced_and_taken(name):
 @with_captioners
 @without_gradients
 def test_rows_of_a_state_can_be_repeated(name):
-    """A search begins with a row a sentence and goes on with many."""
+    """A search begins with one row per sentence and continues with many."""
     rows = Rows(any_model(name), any_source(name, [5, 1, 3]), rows=1)
     rows.step()
     rows.step()
@@ -141,7 +141,7 @@ def test_packed_equals_padded(name):
 
 @with_captioners
 def test_padding_changes_nothing(name):
-    """Neither the length of the padding nor what stands in it, in values and in gradients."""
+    """Neither the length nor the content of the padding changes values or gradients."""
     model, (source, target) = any_model(name), any_pair(name)
     longer = []
     for tokens, vocabulary in ((source, SOURCES), (target, TARGETS)):
@@ -166,7 +166,7 @@ def test_alone_equals_in_a_batch(name):
 @with_captioners
 def test_every_parameter_gets_a_gradient(name):
     missing = None
-    for _ in range(5):  # of five ReLUs all may be dead in one draw
+    for _ in range(5):  # in one draw all of five ReLUs may be dead
         model, (source, target) = any_model(name, dropout=0.2), any_pair(name)
         hidden, extra = model.train().decode(model.encode(source), target)
         logits = model.output(hidden)
@@ -181,17 +181,17 @@ def test_every_parameter_gets_a_gradient(name):
         missing = without if missing is None else missing & without
         if not missing or getattr(model.config, "nonlinearity", "tanh") != "relu":
             break
-    assert not [path for path in missing if not path.startswith("backbone")]  # where ReLUs may be dead, too
+    assert not [path for path in missing if not path.startswith("backbone")]  # ReLUs may be dead there, too
 
 
-LEAST = -80.0  # below is what a pointer cannot say: a word that its source has not
+LEAST = -80.0  # a pointer scores words outside its source below this
 
 
 @with_captioners
 def test_a_new_model_gives_small_finite_scores(name):
-    """Parameters as they start: a distribution over the next word that is nearly flat, in the middle one of nine draws.
+    """With initial parameters, the next word's distribution is nearly flat in the median of nine draws.
 
-    One draw of a few ReLUs in a row may well be loud. Blocks without norms promise nothing but finite numbers.
+    One draw of a few ReLUs in a row may well have large scores. Blocks without norms guarantee only finite numbers.
     """
     spreads = []
     for _ in range(9):
@@ -221,12 +221,12 @@ def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
         agree(model.step(both, covered)[0], model.step(both, plain)[0])
         gained = covered.coverage - before
         assert (gained >= 0).all()
-        assert (gained.sum(-1) <= 1 + 1e-12).all()  # a Gaussian makes them less, a window may hold nothing
-        if "local" not in name and "pointer" not in name:  # a pointer's end is no source position
+        assert (gained.sum(-1) <= 1 + 1e-12).all()  # a Gaussian reduces them, and a window may be empty
+        if "local" not in name and "pointer" not in name:  # a pointer's END is not a source position
             agree(gained.sum(-1), torch.ones(6, dtype=torch.float64))
         before = covered.coverage.clone()
     if isinstance(source, Tokens):
-        assert not covered.coverage[2:4, 1:].any()  # the source of one word
+        assert not covered.coverage[2:4, 1:].any()  # the source with one word
     with watch(model) as looks:
         model(source, target)
     weights = looks[model.cross_attentions[-1]].weights
@@ -240,7 +240,7 @@ def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
 )
 @without_gradients
 def test_steps_can_be_watched(name):
-    """No input of a look is overwritten by the step that follows."""
+    """The following step overwrites no input of a look."""
     model, (source, target) = model_of(name), pair()
     with watch(model) as looks:
         state = model.start(model.encode(source), size=8, coverage=True)
@@ -261,7 +261,7 @@ def test_without_attention_there_is_no_coverage(name):
 
 
 class NothingRead(TorchDispatchMode):
-    """Fails where a number is read back to the host, or a shape hangs on the data."""
+    """Fail if a number is read back to the host, or if a shape depends on the data."""
 
     reading = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default, torch.ops.aten.item.default)
 
@@ -277,7 +277,7 @@ def test_reading_is_noticed():
 
 @pytest.mark.parametrize("name", ["rnnsearch", "luong-general-global", "lstmn", "lstmn-deep"])
 def test_a_source_without_words_gives_no_context(name):
-    """What stands in for the attention must weigh nothing there, as the attention does."""
+    """Fused code in place of the attention must give no context there, as the attention does."""
     model, source, target = model_of(name), sentences(SOURCES, [0, 4, 2]), sentences(TARGETS, [4, 6, 1])
     bare = model(source, target)
     with use_backend("dense"):
@@ -344,7 +344,7 @@ START, END, FIRST, SYMBOLS = 0, 1, 2, 8
 
 
 def train(model, batch, steps: int, rate: float) -> None:
-    """Train on (source, target, wanted); wanted below 0 does not count."""
+    """Train on (source, target, wanted); negative entries of wanted do not count."""
 
     def loss():
         source, target, wanted = batch()
@@ -354,7 +354,7 @@ def train(model, batch, steps: int, rate: float) -> None:
 
 
 def reversals(count: int, longest: int) -> tuple[Tokens, Tokens, torch.Tensor]:
-    """Sequences of symbols, what is read while each is written from behind, and what is written: END last, then -1."""
+    """Return symbol sequences, the decoder's input for their reversal, and its expected output: END last, then -1."""
     lengths, places = torch.randint(1, longest + 1, (count,)), torch.arange(longest + 1)
     words = torch.randint(FIRST, FIRST + SYMBOLS, (count, longest)) * (places[:-1] < lengths[:, None])
     behind = lengths[:, None] - 1 - places
@@ -375,7 +375,7 @@ CONFIGS = {
     "luong-local-p": LOCAL,
     "transformer": TransformerConfig(size=32, heads=2, layers=1, hidden=64, dropout=0.0),
 }
-# The longest sequence, sequences a batch, steps and rate: with these, every one of five seeds was right.
+# The longest sequence, sequences per batch, steps and rate: with these, all of five seeds succeeded.
 TASKS = {
     "rnn": (3, 64, 250, 1e-2),
     "rnn-sutskever": (3, 48, 350, 6e-3),
@@ -388,13 +388,13 @@ TASKS = {
 
 @pytest.fixture
 def unchecked_shapes():
-    """Training is not slowed by checks that every other test makes."""
+    """Turn off the shape checks that every other test makes: they slow training."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-LONG = ("luong-local-p", "rnn-sutskever")  # their formulas are checked in their own files
+LONG = ("luong-local-p", "rnn-sutskever")  # their own files check their formulas
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ LONG = ("luong-local-p", "rnn-sutskever")  # their formulas are checked in their
 )
 @pytest.mark.usefixtures("unchecked_shapes")
 def test_learns_to_reverse(name):
-    """Every sequence drawn anew, each read off by `step` alone, is exact."""
+    """`step` alone decodes every newly drawn sequence exactly."""
     torch.manual_seed(1)
     longest, rows, steps, rate = TASKS[name]
     model = build(name.split("-")[0], CONFIGS[name], FIRST + SYMBOLS, FIRST + SYMBOLS)
@@ -446,7 +446,7 @@ def test_a_language_model_learns_to_copy():
     assert torch.equal(torch.stack(said, 1), wanted[:, length:])
 
 
-# ---- notation: the words of one attention before those of all, and every kind's readings are of modules that it has
+# ---- notation: one attention's words before those of all, and every kind's readings name modules that it has
 
 
 def test_one_attention_has_words_of_its_own():

@@ -1,5 +1,6 @@
-"""Convolutional networks: Regard's ResNet, those of other libraries (stand-ins of torch's own parts where they are not
-there), and the image classifier, which starts as the network without attention and then sees across the picture.
+"""Convolutional networks: Regard's ResNet, those of other libraries, and the image classifier.
+
+Stand-ins replace missing libraries. The classifier's attention starts without effect, then sees across the picture.
 """
 
 import importlib.util
@@ -25,7 +26,7 @@ def pixels(count=3, height=32, width=None):
 
 
 def stirred(net, scale=0.5):
-    """With no weight at its first value: γ and the second convolutions start at 0."""
+    """Draw every weight, so that none keeps its initial value: γ and the second convolutions start at 0."""
     with torch.no_grad():
         for parameter in net.parameters():
             rows = parameter[0].numel() if parameter.ndim else 1
@@ -92,13 +93,13 @@ def test_every_weight_of_the_classifier_gets_a_gradient(attention):
     answer(model, Pictures(pixels())).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
-        if name != "attention.key.bias":  # a softmax does not see what all scores have in common
+        if name != "attention.key.bias":  # a softmax ignores a constant added to all scores
             assert parameter.grad.abs().max() > 0, name
 
 
 @pytest.mark.parametrize("attention", [True, False])
 def test_only_the_layer_sees_what_two_distant_places_have_to_do_with_each_other(attention):
-    """Without it, what a change here does to the answer does not hang on what is there, far away."""
+    """Without attention, the effect of a change here on the answer does not depend on pixels far away."""
     torch.manual_seed(0)
     model = classifier(stages=2, reduction=2, attention=attention).double()
     picture = torch.randint(0, 256, (1, 3, 96, 96), dtype=torch.uint8)
@@ -124,7 +125,7 @@ def test_every_preset_has_as_many_scores_as_labels():
 
 
 class Residual(nn.Module):
-    """The outline of torchvision's ResNet: names and strides are its own."""
+    """The outline of torchvision's ResNet, with its names and strides."""
 
     def __init__(self):
         super().__init__()
@@ -137,7 +138,7 @@ class Residual(nn.Module):
 
 
 class Straight(nn.Module):
-    """The outline of VGG: everything in `features`."""
+    """The outline of VGG: all layers are in `features`."""
 
     def __init__(self):
         super().__init__()
@@ -155,7 +156,7 @@ class Odd(nn.Module):
 
 @pytest.fixture
 def torchvision(monkeypatch):
-    """A module that offers what is asked of torchvision."""
+    """Return a module with the functions that Regard calls in torchvision."""
     made = {"resnet0": Residual, "vgg0": Straight, "odd": Odd}
     models = SimpleNamespace(list_models=lambda module=None: list(made), get_model=lambda name, weights: made[name]())
     module = ModuleType("torchvision")
@@ -165,7 +166,7 @@ def torchvision(monkeypatch):
 
 
 def given(name, path, frozen=False):
-    """A backbone with a person's weights, as a new captioner has it."""
+    """Return a backbone with a user's weights, as in a new captioner."""
     backbone = Backbone(name, fixed_norms=True, frozen=frozen)
     load_weights(backbone.net, str(path))
     return backbone
@@ -274,7 +275,7 @@ def test_options_name_a_backbone():
     assert not any(parameter.requires_grad for parameter in still.parameters())
 
 
-# ---- the small ResNet: its grid, its reach, and that a picture alone gives what it gives among others
+# ---- the small ResNet: its grid, its reach, and that a picture alone gives the same as in a batch
 
 
 @pytest.mark.parametrize(("stages", "grid"), [(1, (13, 20)), (2, (7, 10)), (3, (4, 5)), (4, (2, 3)), (5, (1, 2))])
@@ -287,14 +288,14 @@ def test_every_stage_halves_the_grid_and_doubles_the_channels(stages, grid):
 @pytest.mark.parametrize("norm", ["batch", "place"])
 def test_alone_is_as_in_a_batch(norm):
     net, batch = stirred(ResNet(8, 3, 2, norm)).double(), pixels(4, 24, 40)
-    net.train()(pixels(8, 24, 40))  # so that running means are not as they began
-    for mode in (True, False) if norm == "place" else (False,):  # of places while training, too
+    net.train()(pixels(8, 24, 40))  # move the running means away from their initial values
+    for mode in (True, False) if norm == "place" else (False,):  # of places in training, too
         together = net.train(mode)(batch)
         torch.testing.assert_close(torch.cat([net(each[None]) for each in batch]), together)
 
 
 def reach(net, size):
-    """The pixels that the place in the middle of the grid hangs on."""
+    """Return the pixels that the middle place of the grid depends on."""
     one = torch.full((1, 3, size, size), 100, dtype=torch.uint8)
     middle = size // 2 ** len(net.stages) // 2
     here, found = net(one)[0, :, middle, middle], []
@@ -307,9 +308,9 @@ def reach(net, size):
 
 
 def test_a_place_hangs_on_its_neighbourhood_alone():
-    """With the norm of places; while training, a norm over the batch tells every place of all the others."""
+    """With the norm of places; in training, a batch norm makes every place depend on all others."""
     near = reach(stirred(ResNet(4, 2, 1, "place"), 0.3), 64)
-    assert len(near) <= 23 + 4  # the convolutions' field, and what the shortcut's mean adds
+    assert len(near) <= 23 + 4  # the convolutions' field, and the shortcut's mean
     assert near[0] < 32 < near[-1]
     assert len(reach(stirred(ResNet(4, 2, 1, "batch")).train(), 64)) == 64
 

@@ -1,4 +1,4 @@
-"""The classifier half of `encoder`; its language model is in test_contract.py."""
+"""The classifier job of `encoder`; test_contract.py tests its language model."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_gradients_reach_every_parameter(pooling):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_it_learns_which_word_is_there(pooling):
-    """A label that hangs on one word, anywhere: 0 without 4 and 5, 1 with a 4, 2 with a 5."""
+    """The label depends on one word, anywhere: 0 without 4 and 5, 1 with a 4, 2 with a 5."""
     torch.manual_seed(1)
     model = classifier(pooling, size=16, heads=2).float()
 

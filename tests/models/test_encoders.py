@@ -1,6 +1,6 @@
-"""Embeddings with positions; encoders of any sort: which one is made, what is refused, and that each learns to align.
+"""Embeddings with positions; encoders of every kind: which one is built, which are refused, and that each aligns.
 
-That each equals its formulas is asked in the tests of the models that have them, and padding in `test_contract`.
+The tests of the models compare each with its formulas, and `test_contract` tests padding.
 """
 
 import json
@@ -76,7 +76,7 @@ def test_tokens_may_stay_as_they_are_and_sines_lie_otherwise(sines):
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("sines", ["interleaved", "halves", "fairseq"])
 def test_one_kernel_embeds_packed_sentences(sines, scaled):
-    """Under autocast: as without it, but for the rounding of the sum."""
+    """Under autocast, the kernel equals the plain operations up to the sum's rounding."""
     embedding = Embedding(11, 48, "sinusoidal", "add", 9, 0.0, sines=sines, scaled=scaled).cuda()
     ids, span = torch.randint(11, (12,), device="cuda"), Packed(torch.tensor([0, 7, 8, 12]).cuda(), sizes=(12, 9))
     exact = embedding(ids, span)
@@ -147,7 +147,7 @@ def test_the_mean_leaves_padding_out():
 @pytest.mark.parametrize("kind", ["rnnsearch", "luong"])
 @pytest.mark.parametrize("encoder", ["rnn", "convolution", "self-attention"])
 def test_every_encoder_learns_and_its_attention_aligns(kind, encoder):
-    """Copying a sequence of symbols: after some updates the attention looks at the symbol that is written next."""
+    """Copying symbols: after some updates the attention looks at the symbol to write next."""
     torch.manual_seed(1)
     options = {"encoder": encoder, "size": 32, "embedding": 32, "heads": 4, "layers": 1}
     config = (rnnsearch if kind == "rnnsearch" else luong)(
@@ -174,7 +174,7 @@ def test_every_encoder_learns_and_its_attention_aligns(kind, encoder):
     assert (weights.argmax(-1) == torch.arange(6)).float().mean() > 0.8
 
 
-# ---- in the place of self-attention: as its formula, of as many parameters, and older runs know nothing of it
+# ---- replacements of self-attention: each equals its formula with as many parameters, and older runs do not name them
 
 
 @pytest.mark.parametrize("reach", [1, 3])
@@ -234,7 +234,7 @@ def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
         assert model["mixing"] == "attention"
         manifest["task"]["model"] = {key: value for key, value in model.items() if key not in newer}
         (folder / "manifest.json").write_bytes(canonical(manifest))
-        (run / "checkpoints" / "best.json").unlink(missing_ok=True)  # nor had it this file
+        (run / "checkpoints" / "best.json").unlink(missing_ok=True)  # nor did they have this file
         assert complete_table(json.loads((folder / "manifest.json").read_text())["task"]["model"]) == model
     assert load(run).translate(["1 2 3"]) == before
     table["training"]["steps"] = 10

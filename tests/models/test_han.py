@@ -31,7 +31,7 @@ def han(**options):
 
 
 def rows_of(shape):
-    """Encoded documents with so many words in each sentence."""
+    """Return encoded documents with these numbers of words per sentence."""
     return [[i for count in each for i in [*torch.randint(3, WORDS, (count,)).tolist(), END]] for each in shape]
 
 
@@ -62,7 +62,7 @@ def summed(hs, layer, vector, pooling):
 
 
 def by_the_paper(model, row):
-    """The scores of one document, the weights of its words and of its sentences."""
+    """Return the scores of one document, and the weights of its words and of its sentences."""
     attends, pooling = model.config.attention, model.config.pooling
     vectors, weights = [], []
     if model.config.levels == 1:
@@ -156,7 +156,7 @@ def test_weights_are_those_of_the_paper():
 
 
 def test_weights_of_one_level_are_those_of_the_formulas():
-    """A word counts in the document as much as its sentence in it times the word in its sentence."""
+    """A word's weight in the document is its sentence's weight times the word's weight in its sentence."""
     model, rows = han(levels=1), rows_of([[3, 1, 25], [2, 2]])
     documents = documents_of(rows)
     words, sentences = model.weigh_documents(documents)
@@ -175,7 +175,7 @@ def test_weights_of_one_level_are_those_of_the_formulas():
 
 
 def test_what_older_runs_have_written_is_read_as_before():
-    """Their tables say nothing of keys that came later."""
+    """Their tables lack the keys added later."""
     for attention in (True, False):
         table = {"kind": "han", "dropout": 0.1, "cell": "gru", "size": 3, "embedding": 4, "hidden": 5}
         assert complete_table({**table, "attention": attention}) == {
@@ -198,7 +198,7 @@ def test_watching_changes_nothing_and_names_are_plain():
 
 
 def test_rows_that_are_read_together_are_alike():
-    """Every row once, and the longest at most twice the shortest, so that at most half is padding."""
+    """Every row occurs once, and the longest is at most twice the shortest, so that at most half is padding."""
     for lengths in ([3], [1, 1, 1], [5, 90, 1, 2, 44, 3, 0, 7], torch.randint(0, 200, (300,)).tolist()):
         groups = list(group_by_length(torch.tensor(lengths)))
         assert sorted(i for rows, _ in groups for i in rows.tolist()) == list(range(len(lengths)))
@@ -217,7 +217,7 @@ def test_dropout_falls_in_training_alone():
 
 
 def test_annotations_begin_as_their_own_word():
-    """A state is more of its own word than of all those before it."""
+    """A state depends more on its own word than on all earlier ones together."""
     model = build("han", read_model_config({"kind": "han", "preset": "tiny"}), WORDS, LABELS)
     x = torch.zeros(1, 5, 64)
     x[0, 2] = torch.randn(64)
@@ -227,7 +227,7 @@ def test_annotations_begin_as_their_own_word():
 
 
 def test_it_looks_at_the_word_that_decides():
-    """A label that hangs on one word of one sentence."""
+    """The label depends on one word of one sentence."""
     torch.manual_seed(2)
     model = build(
         "han", read_model_config({"kind": "han", "size": 8, "embedding": 8, "hidden": 8, "dropout": 0.0}), 12, 2
@@ -254,5 +254,5 @@ def test_it_looks_at_the_word_that_decides():
     words, sentences = model.weigh_documents(documents)
     counted = words.view(64, 3, -1) * sentences[..., None]
     hits = torch.tensor([int(row.argmax()) == place for row, place in zip(counted, places, strict=True)]).float()
-    # To see one of the two words, where it is, is enough.
+    # Seeing one of the two words is enough.
     assert max(hits[labels == label].mean() for label in (0, 1)) > 0.9

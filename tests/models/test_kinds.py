@@ -1,4 +1,4 @@
-"""The table of kinds: what each row says is true of its model."""
+"""The table of kinds: each row's statements are true of its model."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_kinds_that_share_a_vocabulary_refuse_two():
 @pytest.mark.parametrize("name", ["pointer", "ntm"])
 @torch.no_grad()
 def test_kinds_that_read_the_end_hang_on_its_embedding(name):
-    """The others never see END in a source."""
+    """The other kinds never see END in a source."""
     model, (source, target) = model_of(name), pair()
     source = Tokens.of(source.ids.clamp(min=END + 1), source.lengths)
     target = Tokens.of(target.ids.clamp(min=END + 1), target.lengths)
@@ -67,7 +67,7 @@ def test_titles_are_of_attentions_that_there_are(name):
     model = model_of(name)
     names = {each for each, _ in model.named_modules()}
     titles = KINDS[CASES[name][0]].titles
-    if name == "encoder":  # pooling is a classifier's
+    if name == "encoder":  # only a classifier has pooling
         model = build("encoder", KINDS["encoder"].config(pooling="attention", size=8, heads=2), 20, 3)
         names = {each for each, _ in model.named_modules()}
     assert set(titles) <= names

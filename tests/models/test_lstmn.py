@@ -1,4 +1,4 @@
-"""The LSTMN against the paper's formulas: both fusions, the three jobs, by hand and in plain loops."""
+"""The LSTMN against the paper's formulas: both fusions, the three jobs, fused and in plain loops."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ FAULTS = ("itself", "no summary", "fresh summary", "last memory", "even weights"
 
 
 def read(attention, x, summary, entries, tapes, seen=None, fault=None):
-    """The summaries of all tapes under one set of weights; zeros where there is no entry."""
+    """Return the summaries of all tapes under one set of weights; zeros if there is no entry."""
     if not entries:
         if seen is not None:
             seen.append([])
@@ -32,7 +32,7 @@ def read(attention, x, summary, entries, tapes, seen=None, fault=None):
 
 
 def write(layer, xs, added=None, seen=None, fault=None):
-    """Equations 5 to 9 of the paper, 1 to 4 where there is no attention: the two tapes."""
+    """Return the two tapes by equations 5 to 9 of the paper, or 1 to 4 without attention."""
     net, d = layer.cell.net, layer.size
     zero = torch.zeros(d, dtype=torch.float64)
     hidden, memory, summary = [], [], zero
@@ -69,7 +69,7 @@ def source_of(model, words):
 
 
 def oracle(model, words, tokens, seen=None, intra=None, fault=None):
-    """What stands before the readout after each token (section 4); `seen` and `intra` get the weights."""
+    """Return the readout's input after each token (section 4); `seen` and `intra` collect the weights."""
     config = model.config
     *below, top = model.decoder.layers
     xs = [model.target.weight[token] for token in tokens]
@@ -99,7 +99,7 @@ def attended(model, found, hidden):
 
 
 def counted(monkeypatch):
-    """How often each recurrence by hand was called."""
+    """Return the list of calls of the hand-written recurrences."""
     calls = []
     for name in ("run_tapes", "read_source"):
         made = getattr(cpu, name)
@@ -128,7 +128,7 @@ def test_equals_the_papers_formulas_in_plain_loops(name, monkeypatch):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_would_be_noticed(fault):
-    """The formulas with one thing wrong are not what the model computes."""
+    """The formulas with one fault differ from the model."""
     model, (source, target) = model_of("lstmn-deep"), pair()
     wrong = formulas.by_sentence(lambda *args: oracle(*args, fault=fault), model, source, target)
     with pytest.raises(AssertionError, match="not close"):
@@ -144,7 +144,7 @@ def test_long_sentences_by_hand_equal_the_loop():
 
 
 def test_in_float32_both_ways_agree():
-    """A sigmoid in place of tanh costs a few units of the last place."""
+    """A sigmoid in place of tanh costs a few units in the last place."""
     model, (source, target) = model_of("lstmn-deep").float(), pair()
     with use_backend("dense"):
         wanted = model(source, target)[target.real]
@@ -152,7 +152,7 @@ def test_in_float32_both_ways_agree():
 
 
 def test_only_what_is_asked_for_gets_a_gradient():
-    """Frozen parameters and inputs without gradients."""
+    """Frozen parameters and inputs that need no gradients get none."""
     model, (source, target) = model_of("lstmn-deep"), pair()
     for part in (model.encoder, model.source, model.target):
         part.requires_grad_(False)
@@ -160,7 +160,7 @@ def test_only_what_is_asked_for_gets_a_gradient():
     agree(model(source, target)[target.real], formulas.by_sentence(oracle, model, source, target), leaves)
 
 
-# ---- what is looked at
+# ---- attention weights
 
 
 @pytest.mark.parametrize("name", ["lstmn", "lstmn-deep"])
@@ -178,14 +178,14 @@ def test_watching_gives_the_weights_of_every_step(name):
         agree(across[index, :n, :m], torch.stack([torch.stack(one) for one in seen]))
         for t, one in enumerate(intra):
             assert len(one) == t
-            assert not back[index, t, t:].any()  # only what was before
+            assert not back[index, t, t:].any()  # only earlier positions
             if t:
                 agree(back[index, t, :t], torch.stack(one))
 
 
 @pytest.mark.parametrize("intra", [True, False])
 def test_the_first_word_has_nothing_to_look_at(intra):
-    """A sentence of one word is an LSTM's first step."""
+    """A one-word sentence is an LSTM's first step."""
     model = build("lstmn", lstmn(intra=intra), 11, 13).double()
     layer, x = model.encoder.layers[0], torch.randn(3, 1, 3, dtype=torch.float64)
     zero = [torch.zeros(5, dtype=torch.float64)] * 2
@@ -273,7 +273,7 @@ def test_a_classifier_does_not_write_and_the_others_name_no_label():
 
 @pytest.mark.parametrize("name", ["lstmn", "lstmn-deep", "lstmn-plain"])
 def test_half_precision_stays_out_of_the_recurrence(name):
-    """Under autocast the tapes are float32, and the scores near those without it."""
+    """Under autocast the tapes are float32, and the scores close to those without it."""
     model, (source, target) = model_of(name).float(), pair()
     wanted = model(source, target)[target.real]
     with torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,4 @@
-"""Luong's models against the paper's formulas: every score with every span, fed and not."""
+"""Luong's models against the paper's formulas: every score with every span, with and without input feeding."""
 
 import oracles
 import pytest
@@ -14,7 +14,7 @@ CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "luong"]
 
 
 def oracle(model, words, read, seen=None):
-    """Equations 3 to 10; a window that touches no word has no weights."""
+    """Equations 3 to 10; a window that covers no word has no weights."""
     config, span = model.config, model.attention.span
     everywhere = lambda t: oracles.everywhere  # noqa: E731
     window = {
@@ -23,7 +23,7 @@ def oracle(model, words, read, seen=None):
     }.get(config.span, everywhere)
     words = words.flip(0) if config.reverse else words
     annotations, states = formulas.annotate(model.encoder, [model.source.weight[word] for word in words])
-    if config.encoder_name != config.cell:  # s_0 = tanh(W_s h_m), a state for every layer
+    if config.encoder_name != config.cell:  # s_0 = tanh(W_s h_m), one state per layer
         first = torch.tanh(model.begin.weight @ states[-1][0] + model.begin.bias)
         parts = len(first) // config.layers // config.size
         states = [list(layer.split(config.size)) for layer in first.split(parts * config.size)]
@@ -79,7 +79,7 @@ def test_unfed_all_queries_look_at_once():
 
 
 def test_long_sentences_take_the_window_kernel_and_agree():
-    """40 source words, a window of 3: the keys beyond it are not touched, in steps as in teacher forcing."""
+    """40 source words, a window of 3: the kernel does not touch keys beyond it, in steps or in teacher forcing."""
     model = model_of("luong-general-local-m")
     source, target = sentences(11, [40, 33]), sentences(13, [37, 40])
     wanted = formulas.by_sentence(oracle, model, source, target)

@@ -19,7 +19,7 @@ CASES = ["ntm", "ntm-feedforward-two-heads", "ntm-fed"]
 
 
 class Turing:
-    """Section 3 of the paper, a place and a head at a time; parameters are read off the model."""
+    """Section 3 of the paper, one place and one head at a time; parameters are read from the model."""
 
     def __init__(self, model, fault=None):
         self.model, self.config, self.fault = model, model.config, fault
@@ -38,7 +38,7 @@ class Turing:
         return self.state[0]
 
     def address(self, k, beta, g, s, gamma, before):
-        """Equations 5 to 9; s[0] is the weight of the furthest shift forwards."""
+        """Equations 5 to 9; s[0] is the weight of the largest forward shift."""
         count, most = self.config.slots, self.config.shift
         content = softmax(torch.stack([cosine(beta)(k, place, 0) for place in self.memory]))
         gated = [g * c + (1 - g) * w for c, w in zip(content, before, strict=True)]
@@ -146,7 +146,7 @@ def test_a_memory_of_one_place_of_one_number():
     agree(model(source, target)[target.real], by_sentence(model, source, target))
 
 
-# ---- heads: the stages of their addressing, and what they erase, add and read
+# ---- heads: the stages of their addressing, and the vectors that they erase, add and read
 
 
 def heads_of(config) -> MemoryHeads:
@@ -171,19 +171,19 @@ def test_moving_is_a_convolution_round_the_circle(slots, most):
 
 @pytest.mark.parametrize(("index", "by"), [(0, 1), (1, 0), (2, -1)])
 def test_with_the_gate_shut_a_head_moves_by_exactly_one_place(index, by):
-    """Round the end of the memory too."""
+    """Check the wrap-around at the end of the memory too."""
     config = ntm(slots=7, heads=1)
     heads = heads_of(config).double()
     where = torch.zeros(7, 2, heads.place, dtype=torch.float64)
     where[..., config.width + 1] = -1000.0  # g
     where[..., config.width + 2 + index] = 1000.0  # s
-    weights = torch.eye(7, dtype=torch.float64)[:, None].expand(-1, 2, -1)  # row i stands at place i
+    weights = torch.eye(7, dtype=torch.float64)[:, None].expand(-1, 2, -1)  # row i is at place i
     machine = Machine(torch.randn(7, 7, config.width).double(), weights, *torch.zeros(2, 7, 1, 1).double())
     agree(heads.address(where, machine), weights.roll(by, -1))
 
 
 def alike(memory):
-    """The largest cosine of two of its rows."""
+    """Return the largest cosine of two of the memory's rows."""
     rows = torch.nn.functional.normalize(memory[0], dim=-1)
     return (rows @ rows.mT - 2 * torch.eye(len(rows), dtype=rows.dtype)).max()
 
@@ -192,10 +192,10 @@ def test_with_the_gate_open_a_head_is_where_its_key_is():
     config = ntm(slots=7, shift=0)
     heads = heads_of(config).double()
     memory = torch.randn(1, 7, config.width, dtype=torch.float64)
-    while alike(memory) > 0.95:  # then β = 1000 would not tell them apart
+    while alike(memory) > 0.95:  # β = 1000 would not separate them
         memory = torch.randn(1, 7, config.width, dtype=torch.float64)
     where = torch.zeros(1, 2, heads.place, dtype=torch.float64)
-    where[..., : config.width] = 3 * memory[:, [5, 2]]  # a key's length does not count
+    where[..., : config.width] = 3 * memory[:, [5, 2]]  # a key's length does not matter
     where[..., config.width : config.width + 2] = 1000.0  # β and g
     machine = Machine(memory, torch.full((1, 2, 7), 1 / 7).double(), *torch.zeros(2, 1, 1, 1).double())
     agree(heads.address(where, machine), torch.eye(7, dtype=torch.float64)[None, [5, 2]])
@@ -212,7 +212,7 @@ def test_sharpening(dtype):
     sharp = sharpen_weights(weights, 1e4 * ones)
     assert (sharp.argmax(-1) == weights.argmax(-1)).all()
     even = sharpen_weights(torch.full((1, 1, 128), 1 / 128, dtype=dtype), 100 * ones[:1, :1])
-    agree(even, torch.full((1, 1, 128), 1 / 128, dtype=dtype), **close)  # of which each to the 100th is zero
+    agree(even, torch.full((1, 1, 128), 1 / 128, dtype=dtype), **close)  # each to the power of 100 underflows
 
 
 def test_weights_of_nothing_have_finite_gradients():
@@ -223,7 +223,7 @@ def test_weights_of_nothing_have_finite_gradients():
 
 
 def heads_that_write(erase: float, add: float) -> tuple[MemoryHeads, Machine]:
-    """Two heads, at places 1 and 2 whatever the controller says."""
+    """Return two heads that are at places 1 and 2 for any controller output."""
     config = ntm(slots=5, heads=2)
     heads = heads_of(config).double()
     with torch.no_grad():
@@ -260,7 +260,7 @@ def test_two_heads_at_one_place_erase_and_add_both():
 
 
 def copies(model, longest: int, steps: int, symbols: int) -> list[float]:
-    """Train on sequences of up to `longest`; the share that is right at that length, and at twice that length."""
+    """Train on sequences of up to `longest`; return the accuracy at that length, and at twice that length."""
 
     def drawn(count: int, shortest: int, longest: int) -> list[tuple[list[int], list[int]]]:
         lengths = torch.randint(shortest, longest + 1, (count,)).tolist()
@@ -285,7 +285,7 @@ def copies(model, longest: int, steps: int, symbols: int) -> list[float]:
 
 @pytest.mark.unchecked
 def test_learns_to_copy_and_goes_on_to_twice_the_length():
-    """One of three machines at least: which of them do at first hangs on what they start from."""
+    """At least one of three machines must succeed: which do depends on the initial parameters."""
     options = {"controller": "feedforward", "size": 32, "embedding": 16, "slots": 10, "width": 12, "dropout": 0.0}
     seen = []
     for seed in (1, 6, 4):

@@ -1,4 +1,4 @@
-"""A weighting or a score put into a model's attention is what the model computes, at once or step by step."""
+"""A weighting or a score put into a model's attention takes effect, both in the forward and step by step."""
 
 from functools import cache
 
@@ -17,7 +17,7 @@ def with_attention(name):
 
 
 def logits(model, source, target):
-    """Of all steps at once, and of one after the other."""
+    """Return the logits of all steps at once, and of one step after the other."""
     state = model.start(model.encode(source), size=8)
     steps = [model.step(tokens, state)[0] for tokens in target.ids.unbind(1)]
     return model(source, target)[target.real], torch.stack(steps, 1)[target.real]
@@ -30,7 +30,7 @@ def warmed(part):
 def turned(part):
     kind = type(part.score)
     if kind not in (Additive, Dot, General):
-        warmed(part)  # a score a head
+        warmed(part)  # one score per head
         return
     part.score.__class__ = type(
         "Mine", (kind,), {"compare": lambda self, q, k, first=0: 1 - 2 * kind.compare(self, q, k, first)}
@@ -38,7 +38,7 @@ def turned(part):
 
 
 class Near(Score):
-    """-|q - P k|²: what is near is looked at."""
+    """-|q - P k|²: a score that favours near keys."""
 
     def __init__(self, query_size, key_size):
         super().__init__()
@@ -59,7 +59,7 @@ def replace_score(part, width):
 
 
 def exchange_score(part, width):
-    """Another score of the library's than the model was written for."""
+    """Replace the model's score with another of the library's."""
     sizes = part.score.query_size or width, part.score.key_size or width
     part.score = (General(*sizes) if type(part.score) is Additive else Additive(*sizes, hidden=3)).double()
 
@@ -78,19 +78,19 @@ def test_it_is_what_the_model_computes(name, change):
 @pytest.mark.parametrize("change", [replace_score, exchange_score, scale_score])
 @pytest.mark.parametrize("name", [name for name in RECURRENT_CASES if with_attention(name)])
 def test_another_score_in_place_of_a_recurrent_models_own_is_what_it_computes(name, change):
-    check(name, change, but="encoder.")  # what reads the source may have heads, each of a width of its own
+    check(name, change, but="encoder.")  # source encoders may have heads of different widths
 
 
 def check(name, change, but="nothing"):
-    """All attentions of a model are changed: that changes what it computes, at once and step by step alike.
+    """Check that changing all attentions of a model changes its result, equally in the forward and step by step.
 
-    Not with every draw: scores may be so large that soft attention is hard already, and the states of a layer all zero.
+    Not every draw shows it: scores may be so large that soft attention is already hard, or a layer's states all zero.
     """
     assert any(is_changed(name, change, but) for _ in range(10))
 
 
 def is_changed(name, change, but):
-    """Whether a model and sentences, drawn anew, give something else after the change; they agree in any case."""
+    """Return whether newly drawn inputs give another result after the change; forward and steps must agree."""
     model, given = model_of(name), pair()
     with torch.no_grad():
         before, _ = logits(model, *given)

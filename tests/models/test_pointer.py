@@ -1,4 +1,4 @@
-"""Pointer networks against their formulas, and in the parts that speak of tokens: objective, search, alignments."""
+"""Pointer networks against their formulas, and in code that handles tokens: objective, search, alignments."""
 
 import math
 
@@ -24,7 +24,7 @@ LEAST = math.log(torch.finfo(torch.float64).tiny)
 
 
 def oracle(model, words, read, fault=None, seen=None):
-    """Equation 3: the log-probability of every token of the vocabulary, after each of `read`."""
+    """Equation 3: return the log-probability of every token of the vocabulary after each of `read`."""
     words = words.tolist()
     annotations, states = formulas.annotate(model.encoder, [model.words.weight[word] for word in words])
     annotations, said, used = [*annotations, model.end], [*words, END], set()
@@ -57,7 +57,7 @@ def by_sentence(model, source, target, **options):
 
 
 def repeated_words() -> tuple[Tokens, Tokens]:
-    """Sources that have a word more than once, and targets that say it once, twice and too often."""
+    """Return sources that repeat a word, and targets with that word once, twice and too often."""
     source = torch.tensor([[4, 7, 4, 4, 9], [5, 5, 0, 0, 0], [8, 0, 0, 0, 0]])
     target = torch.tensor([[START, 4, 4, 9, 4, 7, 4], [START, 5, 6, 5, 5, 5, 0], [START, 8, 0, 0, 0, 0, 0]])
     return Tokens.of(source, torch.tensor([5, 2, 1])), Tokens.of(target, torch.tensor([7, 6, 2]))
@@ -125,7 +125,7 @@ def test_of_a_sentence_without_words_there_is_nothing_to_say():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @torch.no_grad()
 def test_more_hypotheses_than_words_to_say(dtype):
-    """What the source has not is finite, and so low that no output holds it."""
+    """Words outside the source have finite scores, so low that no output contains them."""
     model = model_of("pointer").to(dtype)
     source = sentences(TARGETS, [1, 2, 5])
     source.ids[:] = source.ids.clamp(min=END + 2)
@@ -139,7 +139,7 @@ def test_more_hypotheses_than_words_to_say(dtype):
 
 
 def test_training_and_scores_under_autocast_are_as_without():
-    """The objective's loss is the sum of the logarithms, and half precision does not reach them."""
+    """The objective's loss is the sum of the logarithms, and half precision does not affect them."""
     model = model_of("pointer").float()
     batch = collate([([5, 9, 5], [5, 5, 9]), ([7], [7]), ([8, 4], [4, 8])])
     source, target = Tokens.of(batch.source, batch.source_lengths), batch.target
@@ -160,7 +160,7 @@ def test_two_vocabularies_are_refused():
 
 @pytest.mark.unchecked
 def test_learns_to_sort_and_to_end():
-    """Trained on up to four numbers, right on six: read off by search, which ends where the model says so."""
+    """Trained on up to four numbers, correct on six: search decodes it, and ends where the model writes END."""
     torch.manual_seed(1)
     model = build("pointer", pointer(size=32, embedding=16, hidden=32, once=True, dropout=0.0), 12, 12)
     objective = Prediction(model)

@@ -1,4 +1,4 @@
-"""Recurrence: whole sentences equal steps and both equal the formulas; what models with a recurrent decoder share."""
+"""Recurrence: whole sentences equal steps and both equal the formulas; behaviour that recurrent decoders share."""
 
 import pytest
 import torch
@@ -111,7 +111,7 @@ def test_a_turn_is_its_own_inverse_and_leaves_padding():
 
 
 def test_dropout_falls_between_layers_and_not_between_steps():
-    """With everything dropped the top layer sees nothing of the input, and goes on from its own state all the same."""
+    """With everything dropped, the top layer sees no input and still continues from its own state."""
     stack = scrambled(Stack("gru", 3, 5, 2, dropout=0.5)).train()
     stack.dropout.p = 1.0
     top, _ = stack(normal(2, 4, 3))
@@ -153,7 +153,7 @@ def test_first_parameters():
 
 
 class Loop(nn.Module):
-    """A module whose methods give back what they are given, and whether autocast is on."""
+    """A module whose methods return their arguments, and whether autocast is on."""
 
     @without_autocast("cpu")
     def on_cpu(self, *given):

@@ -1,4 +1,4 @@
-"""RNNsearch against Bahdanau's formulas; the recurrence by hand against the loop; watching."""
+"""RNNsearch against Bahdanau's formulas; the hand-written recurrence against the loop; watching."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def oracle(model, words, read, seen=None):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often the recurrence by hand ran."""
+    """Return the list of runs of the hand-written recurrence."""
     calls = []
     apply = cpu.Recurrence.apply
     monkeypatch.setattr(cpu.Recurrence, "apply", lambda *args: (calls.append(1), apply(*args))[1])
@@ -74,7 +74,7 @@ def test_a_hook_a_forced_backend_and_autocast_get_the_loop(counted):
 
 
 def test_in_float32_by_hand_is_as_good_as_the_loop(counted):
-    """Both against float64: a sigmoid in place of a tanh loses nothing that counts."""
+    """Compare both with float64: a sigmoid in place of a tanh loses no relevant precision."""
     model, (source, target) = model_of("rnnsearch"), pair()
     wanted = model(source, target).detach()
     by_hand = model.float()(source, target)

@@ -1,4 +1,4 @@
-"""The Transformer against the paper's formulas, written out; what it shares with other kinds is in test_contract.py."""
+"""The Transformer against the paper's formulas, written out; test_contract.py tests its shared behaviour."""
 
 import math
 
@@ -27,7 +27,7 @@ def small(**options):
         "dropout": 0.0,
     }
     model = build("transformer", read_model_config({**table, **options}), 9, 9).double()
-    with torch.no_grad():  # norms and biases that are not one and zero
+    with torch.no_grad():  # norms and biases away from one and zero
         for parameter in model.parameters():
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -35,7 +35,7 @@ def small(**options):
 
 
 def stack(blocks, x, memory=None, *, span=oracles.everywhere, activation="relu", score=oracles.scaled):
-    """Block after block: attention to itself, to the memory where there is one, and the feed-forward net."""
+    """Run block after block: self-attention, attention to the memory if there is one, and the feed-forward net."""
     for block in blocks.blocks:
         feed = feed_forward_of(block, activation)
         parts = [lambda y, each=block.attention: by_loop(each, y, heads=2, span=span, score=score).context]
@@ -77,7 +77,7 @@ def embed(embedding, ids, join, sines="interleaved", scale=True):
     ids=str,
 )
 def test_it_is_the_papers_formula(norm, options):
-    """Forward and every gradient."""
+    """Compare the forward and every gradient."""
     model, join = small(norm=norm, **options), options.get("join", "add")
     source, target = torch.randint(4, 9, (5,)), torch.randint(4, 9, (4,))
     form = join, options.get("sines", "interleaved"), options.get("scale_embeddings", True)
@@ -96,7 +96,7 @@ def test_it_is_the_papers_formula(norm, options):
 
 
 def test_a_target_may_begin_with_the_end():
-    """Read so, START's embedding is looked up nowhere, and END's gets the gradient of both."""
+    """START's embedding is then never looked up, and END's gets the gradient of both."""
     model = small(start_as_end=True, fixed_bias=True, tied="none")
     source = Tokens.of(torch.randint(4, 9, (2, 5)), torch.tensor([5, 3]))
     target = torch.randint(4, 9, (2, 4))
@@ -130,7 +130,7 @@ def test_depth_is_the_width_of_queries_and_keys_alone():
 
 
 def test_heads_that_see_a_slice_start_with_the_spread_of_their_own_matrix():
-    """Glorot and Bengio's limit is that of a matrix of 32 by 32, whatever the number of heads."""
+    """Glorot and Bengio's limit is that of a 32 by 32 matrix, for any number of heads."""
     table = {"kind": "transformer", "size": 256, "heads": 8, "layers": 1, "split": "input"}
     weight = build("transformer", read_model_config(table), 9, 9).encoder.blocks[0].attention.query.weight
     assert weight.shape == (8, 32, 32)
@@ -147,7 +147,7 @@ def test_unscaled_dot_products_are_served_by_the_kernels_of_scaled_ones():
 
 
 def test_sentences_end_to_end_where_a_kernel_takes_them():
-    """Others are padded before they reach the GPU, and not in every attention again."""
+    """Other models pad once before the batch reaches the GPU, not again in every attention."""
     assert small().packs
     assert small(scaled=False, split="input").packs
     assert small(heads=1, size=256).packs

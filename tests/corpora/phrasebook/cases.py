@@ -1,4 +1,4 @@
-"""Sentences translated by hand, and a sample of the corpus that several tests look at."""
+"""Sentences translated by hand, and a corpus sample that several tests share."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ from corpora.phrasebook import draws
 
 from regard.data import Example
 
-# English, German, French, written before the grammar was asked.
+# English, German, French, written before running the grammar.
 BY_HAND = [
     ("I ate pizza yesterday .", "ich habe gestern Pizza gegessen .", "j' ai mangé de la pizza hier ."),
     ("yesterday I ate pizza .", "gestern habe ich Pizza gegessen .", "hier j' ai mangé de la pizza ."),
@@ -93,7 +93,7 @@ BY_HAND = [
         "der Mann , der in Berlin wohnt , liest ein Buch .",
         "l' homme qui habite à Berlin lit un livre .",
     ),
-    ("she gives the child an apple .", None, None),  # said with to
+    ("she gives the child an apple .", None, None),  # the grammar uses "to"
     ("she gives an apple to the child .", "sie gibt dem Kind einen Apfel .", "elle donne une pomme à l' enfant ."),
     ("he gave it to me .", "er hat es mir gegeben .", "il me l' a donné ."),
     ("he gave it to him .", "er hat es ihm gegeben .", "il le lui a donné ."),
@@ -111,7 +111,7 @@ BY_HAND = [
     ("she is wearing a red dress .", "sie trägt ein rotes Kleid .", "elle porte une robe rouge ."),
     ("I am waiting for my friends .", "ich warte auf meine Freunde .", "j' attends mes amis ."),
     ("he answered the teacher .", "er hat dem Lehrer geantwortet .", "il a répondu au professeur ."),
-    ("we dream of the mountains .", None, None),  # nobody dreams of nature here
+    ("we dream of the mountains .", None, None),  # the grammar has no dreams of nature
     ("they dream of their car .", "sie träumen von ihrem Auto .", "ils rêvent de leur voiture ."),
     (
         "Anna 's brother is older than me .",
@@ -150,9 +150,9 @@ pickle.dump(function(*arguments), sys.stdout.buffer)
 
 
 def without_hook(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of `draws.py` returns. The shape-checking hook of the tests makes drawing twenty times slower.
+    """Return the result of a function of `draws.py`. The tests' shape-checking hook makes drawing twenty times slower.
 
-    Where it is, another process draws. Processes that test side by side share what the first of them drew.
+    With the hook, another process draws. Test processes share the first one's result.
     """
     name = f"{function.__name__}-{zlib.crc32(repr(arguments).encode()):08x}.pickle"
     path = Path(os.environ["REGARD_TEST_SHARED"]) / name
@@ -165,7 +165,7 @@ def without_hook(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def draw_apart(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """Call it in a new process."""
+    """Call the function in a new process."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return subprocess.run(
         [sys.executable, "-c", CALL],
@@ -178,18 +178,18 @@ def draw_apart(function: Callable[..., Any], arguments: tuple[Any, ...]) -> byte
 
 @functools.cache
 def sample(pair: str, count: int = 20_000, longest: int = 14, edition: int = 1, seed: int = 1) -> list[Example]:
-    """Sentences of the corpus, as a user's program draws them."""
+    """Return sentences of the corpus, drawn as in a user's program."""
     return without_hook(draws.sample, pair, count, longest, edition, seed)
 
 
 @functools.cache
 def spaced(pair: str, count: int = 12_000) -> list[Example]:
-    """Sentences of the grammar in both editions, their words apart by spaces."""
+    """Return sentences of the grammar in both editions, with words separated by spaces."""
     return [*sample(pair), *without_hook(draws.plain, pair, count)]
 
 
 @functools.cache
 def derived() -> dict[str, list[str] | None]:
-    """The sentences of BY_HAND as the grammar says them in German and French."""
+    """Return the grammar's German and French for the sentences of BY_HAND."""
     asked = [(english, german is not None) for english, german, _ in BY_HAND]
     return {source: said for (source, _), said in zip(asked, without_hook(draws.derive, asked), strict=True)}

@@ -1,4 +1,4 @@
-"""Derivations: what is found is the corpus's own, and what the grammar has not is not found."""
+"""Derivations: they equal the corpus's own, and sentences outside the grammar are not found."""
 
 import time
 
@@ -12,7 +12,7 @@ from regard_corpora.phrasebook.analysis import english_forms
 
 def test_an_example_is_found_as_it_was_generated():
     found = without_hook(draws.find)
-    assert False not in found  # links, heads and relations of another derivation would be made up
+    assert False not in found  # another derivation would have invented links, heads and relations
     assert sum(each is not None for each in found) >= 30
 
 

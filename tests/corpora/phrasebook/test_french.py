@@ -1,4 +1,4 @@
-"""French, looked at by one who knows the rules and not the program: small tables typed here, every sentence read."""
+"""French, checked independently of the program: small tables written here against every sentence."""
 
 import itertools
 import re

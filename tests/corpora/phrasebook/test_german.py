@@ -1,4 +1,4 @@
-"""German, looked at by one who knows the rules and not the program: small tables typed here, every sentence read."""
+"""German, checked independently of the program: small tables written here against every sentence."""
 
 import re
 
@@ -34,7 +34,7 @@ GENDERS = {
     "n": "Kind Mädchen Buch Auto Haus Pferd Brot Wasser Bier Fenster Zimmer Lied Kleid Hemd Glas Radio Fahrrad",
 }
 GENDER = {noun: gender for gender, nouns in GENDERS.items() for noun in nouns.split()}
-# Determiner and gender: the ending of an adjective between them and a singular noun. What is not here is wrong.
+# Determiner and gender: the ending of an adjective between them and a singular noun. Any other combination is wrong.
 ENDINGS = {
     "der m": "e", "den m": "en", "dem m": "en", "ein m": "er", "einen m": "en", "einem m": "en",
     "die f": "e", "der f": "en", "eine f": "e", "einer f": "en",
@@ -48,7 +48,7 @@ PLURALS = {"Mädchen", "Fenster", "Zimmer", "Lehrer", "Schlüssel"}  # nouns who
 
 
 def clauses():
-    """Each sentence's words, cut at punctuation."""
+    """Yield each sentence's words, split at punctuation."""
     for example in spaced("en-de"):
         part = []
         for word in example.target.split():
@@ -103,7 +103,7 @@ def test_haben_or_sein():
 
 
 def test_the_verb_comes_second():
-    """After a word of time the verb, then the subject."""
+    """After a time expression comes the verb, then the subject."""
     checked = 0
     for example, words in clauses():
         if words[0] in ("gestern", "morgen", "jetzt", "heute", "neulich", "bald") and words[1] not in (
@@ -158,7 +158,7 @@ def test_articles_and_adjectives_agree_with_nouns():
 
 
 def determiner(word):
-    """Which article a determiner is declined like, or nothing."""
+    """Return the article that a determiner is declined like, or nothing."""
     if word in ("der", "die", "das", "den", "dem"):
         return word
     if word in LIKE_DER:

@@ -33,7 +33,7 @@ def test_heads_are_trees(pair):
                     assert len(path) <= len(heads), f"{text}: a circle"
 
 
-SILENT = {  # words that may stand for nothing on the other side
+SILENT = {  # words that may have no link to the other side
     "en": {"to", "for", "at", "of", "with", "that", "who"},
     "de": set(),
     "fr": {"est-ce", "que", "Est-ce"},
@@ -74,7 +74,7 @@ def test_it_is_written_as_in_print(pair):
         assert not re.search(r" [.,]|' ", target), target
         assert (" ?" in target) == (pair == "en-fr" and target.endswith("?"))
         assert source[-1] in ".?" or not re.search(r"[.?]$", target)
-        assert (source[-1] in ".?") == (target[-1] in ".?")  # the pair agrees
+        assert (source[-1] in ".?") == (target[-1] in ".?")  # both sides agree
         if source[-1] in ".?":
             assert source[-1] == target[-1]
 
@@ -110,7 +110,7 @@ def test_every_way_of_writing_comes_often_enough():
 
 
 def test_editions_are_different_only_in_their_own_ways():
-    """No style loses a word of the translation."""
+    """No style drops a word of the translation."""
     first = derive("I don't like coffee.")
     assert first is not None
     assert first.target == "Ich mag keinen Kaffee."
@@ -172,7 +172,7 @@ def test_spelling_out(text, words):
 
 
 def test_what_is_printed_is_spelled_out_as_the_grammar_says_it():
-    """So that all ways of writing a sentence are of one split."""
+    """So all spellings of a sentence belong to the same split."""
     random_numbers, asked = random.Random(2).random, []
 
     def wanted(plain):

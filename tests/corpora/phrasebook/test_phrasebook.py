@@ -1,4 +1,4 @@
-"""The phrasebook in both pairs: one translation a sentence, trees, links, sizes."""
+"""The phrasebook in both pairs: one translation per sentence, trees, links, sizes."""
 
 import collections
 import itertools
@@ -34,7 +34,7 @@ def test_heads_are_trees(pair):
             assert heads[-1] == root  # the full stop
 
 
-SILENT = {  # words that may stand for nothing on the other side
+SILENT = {  # words that may have no link to the other side
     "en": {"to", "for", "at", "of", "with", "that", "who"},
     "de": {","},
     "fr": {"est-ce", "que", "qu'", ","},
@@ -66,7 +66,7 @@ def test_names_and_punctuation_are_linked_with_themselves(pair):
 @pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_sentence_has_one_translation(pair, edition):
-    """Drawn as they come, doubles included."""
+    """Check sentences as drawn, duplicates included."""
     random, found, doubles = iter_random(), {}, 0
     options = phrasebook.Options(pair, edition=edition)
     for example in itertools.islice(phrasebook.draw(random, lambda source: len(source) < 32, options), 2500):
@@ -85,13 +85,13 @@ def iter_random():
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 def test_three_hundred_thousand_sentences(pair):
-    """All different, and what is drawn twice is translated alike."""
+    """All are distinct, and repeated draws have the same translation."""
     assert without_hook(draws.count, pair) == (300_000, 0)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_sizes(pair):
-    """What the default corpus promises: lengths, vocabulary, every word often enough to be learnt."""
+    """Check the default corpus's figures: lengths, vocabulary, every word often enough to be learnt."""
     examples = sample(pair)
     lengths = [len(example.source.split()) for example in examples]
     assert min(lengths) == 3
@@ -101,11 +101,11 @@ def test_sizes(pair):
         words = collections.Counter(word for example in examples for word in getattr(example, side).split())
         assert 500 < len(words) < 1300
         known = [min(words[word] for word in getattr(example, side).split()) >= 10 for example in examples]
-        assert sum(known) / len(known) > 0.93  # few sentences have a form that is rare
+        assert sum(known) / len(known) > 0.93  # few sentences contain a rare form
 
 
 def test_every_entry_is_frequent_enough():
-    """Thirty times in thirty thousand, whatever its form."""
+    """Thirty times in thirty thousand, over all forms."""
     words = collections.Counter(word for example in sample("en-de") for word in example.source.split())
     table = Path(phrasebook.__file__).with_name("words.toml").read_text(encoding="utf-8")
     rare = {}
@@ -128,7 +128,7 @@ def test_longer_and_shorter_on_request():
         lengths = {len(e.source.split()) for e in generate("phrasebook", 40, edition=1, **options)}
         assert shortest <= min(lengths) <= max(lengths) <= longest
         written = [len(e.source.split()) for e in generate("phrasebook", 40, **options)]
-        assert shortest / 2 < max(written) < longest  # the stop is no word of its own there
+        assert shortest / 2 < max(written) < longest  # there the full stop is not a separate word
 
 
 def test_both_pairs_have_the_same_english():

@@ -1,4 +1,4 @@
-"""Relations of words to their heads: by hand for a few sentences, and by rules that stand apart from the grammar."""
+"""Relations of words to their heads: by hand for a few sentences, and by rules independent of the grammar."""
 
 from collections import Counter
 
@@ -9,12 +9,12 @@ from regard.data import generate
 from regard_corpora.phrasebook import derive
 from regard_corpora.phrasebook.analysis import name_relations
 
-NAMES = {  # https://universaldependencies.org/u/dep, as far as the phrasebook has them
+NAMES = {  # https://universaldependencies.org/u/dep, as far as the phrasebook uses them
     *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "cop", "mark", "case", "det", "amod", "nummod", "nmod"),
     *("nmod:poss", "det:poss", "cc", "conj", "ccomp", "xcomp", "advcl", "acl:relcl", "compound:prt", "expl:pv"),
     *("fixed", "punct"),
 }
-SENTENCES = [  # the sentence, its translation, and what each word is to its head, parsed by hand
+SENTENCES = [  # the sentence, its translation, and each word's relation to its head, parsed by hand
     ("en-de", "She ate the pizza.", "nsubj root det obj", "nsubj aux det obj root"),
     ("en-de", "I ate pizza yesterday", "nsubj root obj advmod", "nsubj aux advmod obj root"),
     ("en-de", "This pizza is not too bad.", "det nsubj cop advmod advmod root", "det nsubj cop advmod advmod root"),
@@ -40,7 +40,7 @@ def test_as_one_parses_by_hand(pair, text, source, target):
 
 
 def test_verb_and_object():
-    """Of the object the verb is the head, never the subject."""
+    """The head of an object is the verb, never the subject."""
     example = derive("She ate the pizza.")
     words = example.source.split()
     (place,) = [place for place, name in enumerate(example.source_relations) if name == "obj"]
@@ -68,7 +68,7 @@ def test_every_word_has_a_relation(pair, edition):
     assert min(names[name] for name in ("nsubj", "obj", "det", "advmod", "case", "obl", "conj", "advcl", "ccomp")) > 20
 
 
-RULES = {  # what the study of relations calls a word, by rules over words and their order
+RULES = {  # the relations study's classes, by rules over words and their order
     "adjective": {"amod"},
     "auxiliary": {"aux", "cop"},
     "negation": {"advmod"},
@@ -90,7 +90,7 @@ def test_rules_over_words_agree():
         words, heads, relations = example.source.split(), example.source_heads, example.source_relations
         for place, (word, rule, relation) in enumerate(zip(words, named, relations, strict=True)):
             below = {name for head, name in zip(heads, relations, strict=True) if head == place}
-            # The rules take an asking "when" for a conjunction, and some heads of clauses for nouns ("answer").
+            # The rules take an interrogative "when" for a conjunction, and some heads of clauses for nouns ("answer").
             if rule is None or (word == "when" and words[-1] == "?") or below & {"mark", "cc", "nsubj"}:
                 continue
             assert relation in RULES[rule], (example.source, word, rule, relation)

@@ -1,4 +1,4 @@
-"""Additive scores in chunks: the reference's, forward and every gradient."""
+"""Additive scores in chunks equal the reference, forward and every gradient."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_gradients_are_the_numerical_ones():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_single(dtype):
-    """Scores of half precision are in float32, and so are the chunks'."""
+    """Scores of half precision are computed in float32, and so are the chunks."""
     exact = draw((2,), 17, 19, 64)
     half = [x.detach().to(dtype).requires_grad_() for x in exact]
     wide = [x.detach().double() for x in half]
@@ -76,11 +76,11 @@ def test_chunks_stay_within_their_size(rows, queries, numbers):
     together, some = chunked.chunk_sizes(rows, queries, numbers, 1000)
     assert 1 <= together <= rows
     assert 1 <= some <= queries
-    assert together * some * numbers <= max(1000, numbers)  # one query at least
-    assert together == 1 or some == queries  # several rows only whole
+    assert together * some * numbers <= max(1000, numbers)  # at least one query
+    assert together == 1 or some == queries  # several rows only if whole
 
 
-# ---- additive scores without a gradient: the reference's, by a faster tanh
+# ---- additive scores without a gradient equal the reference, by a faster tanh
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

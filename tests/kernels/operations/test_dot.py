@@ -1,4 +1,4 @@
-"""What torch's fused attention is given: four dimensions, a mask that leaves no row empty, kernels in an order."""
+"""Arguments of torch's fused attention: four dimensions, a mask that leaves no row empty, kernels in order."""
 
 import math
 from dataclasses import replace
@@ -38,7 +38,7 @@ def test_a_bias_is_divided_by_the_temperature_and_stays_finite():
     bias[:, 2] = 3.0
     mask, _ = sdpa.merge_mask(make(biases=(bias,)).limits, 2.0, torch.float16)
     assert mask.dtype == torch.float16
-    assert (mask[:, 2] == 0).all()  # the largest of each row is taken away
+    assert (mask[:, 2] == 0).all()  # each row's largest is subtracted
     assert (mask[:, [0, 1, 3, 4, 5, 6]] == torch.finfo(torch.float16).min).all()
     mask, _ = sdpa.merge_mask(make(biases=(torch.ones(5, 7),)).limits, 2.0, torch.float32)
     assert (mask == 0.5).all()
@@ -85,7 +85,7 @@ def test_causality_is_a_flag_only_where_nothing_else_is(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_large_bias_in_half_precision_loses_nothing_near_its_maximum(dtype):
-    """All keys far away, as linear biases have them late in a text: weights by the rounded bias are the exact ones."""
+    """With all keys far away, as in linear biases late in a text, the rounded bias gives the exact weights."""
     slope, far = 0.25, 300 - torch.arange(7.0)
     bias = (-slope * (far + torch.arange(5.0)[:, None])).double()
     call = make(biases=(bias.requires_grad_(),), lengths=torch.tensor([7, 4]))
@@ -107,11 +107,11 @@ def test_a_bias_out_of_range_stays_finite_in_half_precision():
     torch.testing.assert_close(mask.double().softmax(-1)[1], torch.tensor([0.5, 0.5, 0.0]).double())
 
 
-# ---- what torch's varlen_attn is given: a loop over the sequences with it is the attention that was asked for
+# ---- arguments of torch's varlen_attn: a loop over the sequences with it equals the requested attention
 
 
 def stand_in(query, keys, values, offsets, key_offsets, longest, longest_key, *, window_size, scale=None):
-    """varlen_attn as it is documented, on any device: [t a d], causal by a window of (-1, 0)."""
+    """varlen_attn as documented, on any device: [t a d], causal by a window of (-1, 0)."""
     assert offsets.dtype == key_offsets.dtype == torch.int32
     contexts = []
     for (a, b), (c, d) in zip(pairwise(offsets.tolist()), pairwise(key_offsets.tolist()), strict=True):

@@ -1,4 +1,4 @@
-"""Who drops, and who adds a residual: here on a CPU, one kernel on CUDA for rows that fit, torch elsewhere."""
+"""Which code applies dropout and adds a residual: Regard's on a CPU, one CUDA kernel for rows that fit, else torch."""
 
 import math
 
@@ -32,7 +32,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_compiler_gets_torchs_own(form, monkeypatch):
-    """Which it sees through: the same draw as torch's from the same seed."""
+    """The compiler can trace it: torch's own draw from the same seed."""
     x = torch.ones(1000)
     torch.manual_seed(1)
     mask = torch.nn.functional.dropout(x, 0.5) > 0
@@ -44,7 +44,7 @@ def test_a_compiler_gets_torchs_own(form, monkeypatch):
     assert torch.equal(found > 1.5, mask)
 
 
-# ---- drawn in sixteens of bits: the reference's with the mask it drew, and a mask that is what it should be
+# ---- drawn in sixteen-bit parts: equal to the reference with the drawn mask, and the mask has the right distribution
 
 
 CPU_FORMS = {
@@ -116,7 +116,7 @@ def test_draws_do_not_know_each_other(p):
             count / (count - distance)
         )
     assert abs(correlation(keep, again)) < limit
-    # Dropped numbers in a row are as frequent as independent draws would have them.
+    # Runs of dropped numbers are as frequent as in independent draws.
     runs = (~keep).unfold(0, 3, 1).all(-1).double().mean()
     assert float(runs) == pytest.approx(p**3, abs=10 * math.sqrt(p**3 / count))
 
@@ -215,7 +215,7 @@ def test_a_block_with_dropout_is_right_on_average(place):
     block = Block(8, 2, **{place: 0.2}).double()
     x = torch.randn(1, 3, 8, dtype=torch.float64)
     with torch.no_grad():
-        # The last part's output enters linearly, so its mean over masks is what it is without; the attention's is not.
+        # The last part's output enters linearly, so its mean over masks equals the plain one; the attention's does not.
         torch.nn.init.zeros_(block.attention.output.weight)
         many = block(x.expand(20_000, -1, -1))
         torch.testing.assert_close(many.mean(0, keepdim=True), block.eval()(x), rtol=0.1, atol=0.02)

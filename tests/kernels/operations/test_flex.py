@@ -1,6 +1,6 @@
 """FlexAttention equals dense: forward on a CPU, where it has no gradients. Runs without the shape-checking hook.
 
-(The hook wraps the small functions of indices that FlexAttention wants to read.)
+(The hook wraps the index functions that FlexAttention must trace.)
 """
 
 import warnings
@@ -17,7 +17,7 @@ from regard.errors import BackendError
 
 @contextmanager
 def quiet():
-    """FlexAttention warns, rightly, that it is not fused when it is not compiled."""
+    """FlexAttention rightly warns that it is not fused without compilation."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
@@ -26,7 +26,7 @@ def quiet():
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=calls(torch.float32))
 def test_flex_equals_dense_forward(drawn):
-    """Eagerly, on a CPU, without gradients: it has none there."""
+    """Run eagerly on a CPU, where it has no gradients."""
     attention, inputs, span = drawn.build()
     inputs = [x.detach() for x in inputs]
     with torch.no_grad(), use_backend("dense"):

@@ -1,4 +1,4 @@
-"""Who multiplies: the packed product for large weights in single precision on a CPU, and only where nothing else is."""
+"""Which backend multiplies: the packed product for large float32 weights on a CPU, without gradients or autocast."""
 
 import threading
 
@@ -56,7 +56,7 @@ def test_it_is_the_product(rows, width, out, biased):
     with pack_weights():
         for given in (x, x[:, 0], x.expand(-1, 3, -1), torch.randn(rows, 2 * width)[:, ::2]):
             torch.testing.assert_close(linear(given, weight, bias), F.linear(given, weight, bias), atol=1e-3, rtol=1e-4)
-        some = torch.randn(2 * out, 3 * width)[out:, width : 2 * width]  # rows and columns of a larger one
+        some = torch.randn(2 * out, 3 * width)[out:, width : 2 * width]  # rows and columns of a larger tensor
         torch.testing.assert_close(linear(x, some, bias), F.linear(x, some, bias), atol=1e-3, rtol=1e-4)
         packed = [weight.numel() >= LARGE and count * weight.numel() >= WORK for count in (3 * rows, rows)]
         assert len(store.weights) == sum(packed)
@@ -66,7 +66,7 @@ def test_weights_are_packed_once_and_only_in_the_block():
     layer, x = Linear(512, 512), torch.randn(3, 512)
     with torch.no_grad(), pack_weights():
         before = layer(x)
-        with pack_weights():  # within another it is the same
+        with pack_weights():  # nesting changes nothing
             layer(x)
         assert len(store.weights) == 1
         there = []
@@ -78,7 +78,7 @@ def test_weights_are_packed_once_and_only_in_the_block():
     with torch.no_grad():
         layer.weight.mul_(2)
         layer.bias.mul_(2)
-    with torch.no_grad(), pack_weights():  # packed anew: what changed in between is seen
+    with torch.no_grad(), pack_weights():  # packed anew, so changes in between take effect
         torch.testing.assert_close(layer(x), 2 * before)
 
 

@@ -1,4 +1,4 @@
-"""The LSTMN's recurrences written out: what the plain loops give, and every gradient."""
+"""The LSTMN's recurrences written out: equal to the plain loops, with every gradient."""
 
 import pytest
 import torch

@@ -33,7 +33,7 @@ def test_products_and_gradients(tokens, biased):
     assert torch.autograd.gradcheck(half_linear, given)
     rest = (bias,) if biased else ()
     assert torch.autograd.gradcheck(lambda *given: [each * 1.0 for each in half_linear_with_input(*given)], given)
-    # What is handed on has a gradient of its own, which is written over: copied, as the checker looks at it again.
+    # The backward adds to a returned input's gradient in place: copy it, as the checker reads it again.
     assert torch.autograd.gradcheck(
         lambda x, m, w, b=None: [each * 1.0 for each in half_linear_pair(x, m, w, b, 2)], (x, memory, weight, *rest)
     )
@@ -58,7 +58,7 @@ def test_copies_are_of_the_weights_as_they_are():
             assert to_half(weights[0], torch.float16).dtype == torch.float16
         with torch.no_grad():
             weights[0].add_(1.0)
-    assert to_half(weights[0], torch.bfloat16) is not copies.copies[0]  # they may be old by now
+    assert to_half(weights[0], torch.bfloat16) is not copies.copies[0]  # they may be outdated by now
 
 
 def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same():

@@ -1,4 +1,4 @@
-"""Who computes the loss: a kernel on CUDA, chunks elsewhere, the plain expression for a compiler."""
+"""Which backend computes the loss: a kernel on CUDA, chunks elsewhere, the plain expression for a compiler."""
 
 import pytest
 import torch
@@ -161,7 +161,7 @@ def test_bfloat16_parameters():
 
 def test_hidden_that_is_not_contiguous():
     inputs, targets = draw(6, 9, 4)
-    turned = inputs[0].detach().t()[:6].requires_grad_()  # [6 6] with strides of its own
+    turned = inputs[0].detach().t()[:6].requires_grad_()  # [6 6] with transposed strides
     weight = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     found = torch.autograd.grad(projection_loss(turned, weight, None, targets, 0.1, 4)[0], [turned, weight])
     expected = torch.autograd.grad(reference.projection_loss(turned, weight, None, targets, 0.1)[0], [turned, weight])

@@ -1,4 +1,4 @@
-"""RNNsearch's recurrence written out: what the plain loop gives, and every gradient."""
+"""RNNsearch's recurrence written out: equal to the plain loop, with every gradient."""
 
 import pytest
 import torch

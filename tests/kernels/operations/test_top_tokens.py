@@ -1,4 +1,4 @@
-"""Who finds the top tokens: a kernel on CUDA for few of them, the plain expression elsewhere."""
+"""Which backend finds the top tokens: a kernel on CUDA for few of them, the plain expression elsewhere."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Local windows: the three ways to compute them agree with the reference, each where the others are not taken."""
+"""Local windows: the three ways to compute them agree with the reference, each where the others do not apply."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ WAYS = {"tiled": cpu.attend_in_tiles, "gathered": cpu.attend_gathering, "buckete
 
 
 def calls(span, score=None, n=100, m=100):
-    """A call in float64, with centres drawn all over the sentence."""
+    """Return a call in float64, with centres drawn over the whole sentence."""
     attention = Attention(score or General(6, 6)).double()
     for part in span.parts:
         if isinstance(part, torch.nn.Module):
@@ -96,7 +96,7 @@ def test_an_additive_vector_a_head():
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=300))
 def test_sorting_into_groups(buckets):
-    """Every query has a place of its own, in a group of its bucket, and no more groups are made than must be."""
+    """Every query has its own slot in a group of its bucket, with the fewest possible groups."""
     given_buckets = torch.tensor(buckets)
     slot, bucket = cpu.sort_into_groups(given_buckets, 10)
     assert len(set(slot.tolist())) == len(buckets)

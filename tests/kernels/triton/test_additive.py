@@ -1,4 +1,4 @@
-"""Additive attention in Triton: the reference's contexts and every gradient, under every limit it serves."""
+"""Additive attention in Triton equals the reference: contexts and every gradient, under every supported limit."""
 
 import statistics
 from functools import partial
@@ -25,7 +25,7 @@ NAMES = ("context", "query", "keys", "values", "vector")
 
 @pytest.fixture(autouse=not CUDA)
 def small_tiles(monkeypatch):
-    """Several tiles of small problems: the interpreter is slow."""
+    """Use several tiles for small problems: the interpreter is slow."""
     monkeypatch.setattr(forward, "BLOCK", 16)
     monkeypatch.setattr(forward, "TILE", {**forward.TILE, "QR": 2, "QT": 8, "KR": 1, "KT": 16})
     monkeypatch.setattr(fused, "SWEEP", {**fused.SWEEP, "OR": 2, "OT": 8, "DR": 2, "DT": 4})
@@ -85,12 +85,12 @@ def test_batches_broadcast():
 
 @pytest.mark.parametrize("spread", [3.0, 20.0])
 def test_large_numbers_fall_back(spread):
-    """Products of four, then of two, would overflow: each tile takes what is safe for it."""
+    """Products of four, then of two, would overflow: each tile uses the safe one."""
     check(draw((1,), 18, 20, 8, 4, spread=spread), tolerance=2e-3 if CUDA else 2e-5)
 
 
 def test_opposite_and_large():
-    """q = 60 and k = -60 add up to nothing, and an exponential alone would be infinite."""
+    """q = 60 and k = -60 cancel, but an exponential of one alone would be infinite."""
     query, keys, values, vector = draw((1,), 5, 6, 4, 3)
     apart = [(query + 60).detach().requires_grad_(), (keys - 60).detach().requires_grad_()]
     check([*apart, values, vector], tolerance=2e-3 if CUDA else 2e-5)
@@ -106,7 +106,7 @@ def test_strides_zeros_in_the_vector_and_a_temperature():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_as_good_as_the_plain_expression(dtype):
-    """In the middle one of five draws: what one tensor's roundings add up to is luck, of either side."""
+    """Take the median of five draws: one tensor's accumulated rounding is luck, on either side."""
     ratios = {name: [] for name in NAMES}
     for inputs in [draw((1,), 17, 18, 16, 16, dtype=dtype) for _ in range(5)]:
         exact = results(reference.attend, [x.detach().double().requires_grad_() for x in inputs])
@@ -114,12 +114,12 @@ def test_half_precision_is_as_good_as_the_plain_expression(dtype):
         for name, one, other, wanted in zip(NAMES, found, plain, exact, strict=True):
             assert one.dtype == dtype
             ratios[name].append(error(one, wanted) / error(other, wanted))
-    for name, each in ratios.items():  # of 80 middle ones in the interpreter the largest was 3.5
+    for name, each in ratios.items():  # of 80 medians in the interpreter the largest was 3.5
         assert statistics.median(each) <= (1.2 if CUDA else 6), (name, each)
 
 
 def test_padding_changes_nothing():
-    """What lies beyond a length is not looked at, however large; a tile that holds it is computed in another way."""
+    """The kernel never uses keys past a length, however large; it computes a tile that contains them differently."""
     inputs = draw((2,), 7, 20, 6, 4)
     lengths = rows(20, 11)
     expected = results(fused.attend, inputs, lengths=lengths)
@@ -224,7 +224,7 @@ def test_rows_at_once_are_whole_groups_that_have_room(group, monkeypatch):
             step = forward.rows_at_once(rows, size, group)
             assert step == rows or step % group == 0
             assert step * size <= 1000 or step == group
-            assert step == rows or (step + group) * size > 1000  # as many as there is room for
+            assert step == rows or (step + group) * size > 1000  # as many as fit
     block = forward.BLOCK
     assert [forward.pad_size(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
 

@@ -1,4 +1,4 @@
-"""Sums of columns in two stages: the reference's in float64, and the same bits each time."""
+"""Sums of columns in two stages: equal to the reference in float64, and bitwise reproducible."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_every_column_has_a_block_and_no_share_is_empty(rows, width):
     assert shares * blocks <= max(4 * 132, blocks)
 
 
-# ---- sums of rows by index: the reference's in float64, whatever the runs of an index are, and the same bits each time
+# ---- sums of rows by index: equal to the reference in float64 for any runs of an index, and bitwise reproducible
 
 
 def compare(x, ids, count, factor=1.0):
@@ -75,7 +75,7 @@ def test_it_is_the_reference(rows, width, count, dtype):
     "runs", [[32], [64], [31, 1, 33], [32, 32], [1, 63, 1], [700], [20, 600, 20], [5, 60, 60, 3], [64, 64, 1], [1] * 70]
 )
 def test_runs_of_any_length(runs):
-    """An index may begin and end anywhere among the tiles, and go on for more tiles than are added at once."""
+    """A run may begin and end anywhere among the tiles, and span more tiles than are added at once."""
     ids = torch.repeat_interleave(torch.arange(len(runs)), torch.tensor(runs)).to(DEVICE)
     ids = ids[torch.randperm(len(ids), device=DEVICE)]
     compare(torch.randn(len(ids), 20, device=DEVICE), ids, len(runs))

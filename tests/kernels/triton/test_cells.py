@@ -1,4 +1,4 @@
-"""Recurrent layers on a GPU: the plain loop's, forward and every gradient, whatever stands beyond a length."""
+"""Recurrent layers on a GPU equal the plain loop, forward and every gradient, whatever the padding holds."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_a_layer_is_the_plain_loop(gates, b, n, d):
     states = triton.run(*given, lengths.to(DEVICE))
     torch.testing.assert_close(states.double().cpu(), wanted, rtol=1e-5, atol=1e-5)
     found = torch.autograd.grad(states, given, cotangent.float().to(DEVICE), allow_unused=True)
-    assert (found[2] is None) == (slopes[2] is None) == (gates == 4)  # an LSTM's bias is in its projection already
+    assert (found[2] is None) == (slopes[2] is None) == (gates == 4)  # an LSTM's bias is already in its projection
     for one, other in zip(found, slopes, strict=True):
         if one is not None:
             torch.testing.assert_close(one.double().cpu(), other, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The kernels of a decoding step: a few queries over what is there, one query over its line of the cache."""
+"""Kernels of a decoding step: a few queries over their keys, one query over its line of the cache."""
 
 import math
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def normal(*shape, dtype=torch.float32):
 @pytest.mark.parametrize(("n", "m", "d", "dv"), [(1, 1, 16, 16), (1, 33, 24, 40), (5, 7, 16, 16), (16, 70, 8, 20)])
 def test_a_few_queries_are_the_reference(n, m, d, dv, dtype):
     s, a = 3, 2
-    query = normal(s, n, a, d, dtype=dtype).transpose(1, 2)  # as projections leave them
+    query = normal(s, n, a, d, dtype=dtype).transpose(1, 2)  # as projections return them
     keys, values = normal(s, m, a, d, dtype=dtype).transpose(1, 2), normal(s, a, m, dv, dtype=dtype)
     for lengths in (None, torch.tensor([[m], [0], [max(1, m - 3)]], device=DEVICE)):
         found = step.attend(call_of(query, keys, values, scale=SCALE, lengths=lengths))
@@ -34,7 +34,7 @@ def test_a_few_queries_are_the_reference(n, m, d, dv, dtype):
         expected = attend(call_of(*wide, scale=SCALE, lengths=lengths))
         torch.testing.assert_close(found.double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
         if lengths is not None:
-            assert not found[1].any()  # nothing to look at
+            assert not found[1].any()  # no keys to look at
 
 
 def test_what_is_not_there_is_not_read():
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_not_read():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if CUDA else [torch.float32])
 @pytest.mark.parametrize(("d", "dv", "size"), [(16, 16, 5), (12, 20, 40)])
 def test_following_is_looking_at_ones_own_past(d, dv, size, dtype):
-    """A row's past is kept beside it as a list, and reordered by hand as the beam is."""
+    """The test keeps each row's past as a list, and reorders it by hand as the beam is."""
     rows, heads, scale = 6, 2, 1 / math.sqrt(d)
     keys, values = (torch.full((rows, heads, size, w), torch.nan, device=DEVICE, dtype=dtype) for w in (d, dv))
     line = torch.full((rows, size), -7, dtype=torch.int32, device=DEVICE)
@@ -80,7 +80,7 @@ def test_following_is_looking_at_ones_own_past(d, dv, size, dtype):
 
 
 def test_a_full_row_writes_over_its_last_place():
-    """Rows that are done step on with the others of a graph, and must not write into those of their neighbours."""
+    """Finished rows keep stepping with the others of a graph, and must not write into their neighbours' rows."""
     keys, values = (torch.zeros(2, 1, 3, 8, device=DEVICE) for _ in range(2))
     line = torch.tensor([[0, 0, 0], [1, 1, 1]], dtype=torch.int32, device=DEVICE)
     length = torch.tensor([7, 1], device=DEVICE)

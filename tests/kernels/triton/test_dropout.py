@@ -1,4 +1,4 @@
-"""Dropout whose mask is drawn again: the reference with the mask recovered from the kernel, forward and backward."""
+"""Dropout that redraws its mask: equal to the reference with the kernel's mask, forward and backward."""
 
 import math
 from functools import partial
@@ -27,7 +27,7 @@ TOLERANCE = {
 
 
 def recover(shape, p, seed):
-    """Which numbers are kept, as the kernel draws it."""
+    """Return the mask of the numbers that the kernel keeps."""
     return apply_mask(torch.ones(shape, device=DEVICE), p, seed, 1.0) > 0
 
 
@@ -67,7 +67,7 @@ def test_no_number_stays_none():
 
 @pytest.mark.parametrize("name", ["gelu", "silu"])
 def test_smooth_activations_far_out(name):
-    """Where a factor is 0 or 1 in float32, results and slopes are still numbers; what is not one stays none."""
+    """Where a factor is 0 or 1 in float32, results and slopes are finite; NaN stays NaN."""
     activate, plain = ACTIVATIONS[name]
     x = torch.tensor([[-200.0, -30.0, -6.0, -0.0, 6.0, 30.0, 200.0, float("nan")]], device=DEVICE, requires_grad=True)
     exact = x.detach().double().requires_grad_()
@@ -84,7 +84,7 @@ def test_the_share_is_what_was_asked(p):
     keep = recover((rows, width), p, draw_seed(DEVICE)).double()
     kept, count = 1 - round(p * 65536) / 65536, rows * width
     assert abs(float(keep.mean()) - kept) < 5 * math.sqrt(p * (1 - p) / count)
-    # Each of a group's eight rows is cut from other bits: none may be off.
+    # Each of a group's eight rows uses other bits: check each share.
     for k in range(8):
         some = keep[k::8]
         assert abs(float(some.mean()) - kept) < 5 * math.sqrt(p * (1 - p) / some.numel())
@@ -135,7 +135,7 @@ def test_torchs_generator_repeats_the_seeds():
     assert torch.equal(draw_seed(DEVICE), first)
     assert torch.equal(draw_seed(DEVICE, 5), second)
     assert len(set(second.tolist())) == 5
-    keep = recover((9, 9), 0.5, second[3:4])  # a seed among others, at no address in particular
+    keep = recover((9, 9), 0.5, second[3:4])  # a seed from a larger tensor, at an unaligned address
     assert torch.equal(keep, recover((9, 9), 0.5, second[3:4].clone()))
 
 
@@ -234,7 +234,7 @@ def test_a_captured_graph_draws_anew_at_each_replay():
         graph.replay()
         seen.append([result.detach().clone() for result in results])
         one, _, d_x, d_bias, d_weight = seen[-1]
-        assert torch.equal(d_x, one / 2)  # relu_dropout(1 + 1) is 4 where it is kept, and its slope 2
+        assert torch.equal(d_x, one / 2)  # a kept relu_dropout(1 + 1) is 4, and its slope 2
         torch.testing.assert_close(d_bias, (one / 2).sum(0))
         assert torch.isfinite(d_weight).all()
     for i in range(2):

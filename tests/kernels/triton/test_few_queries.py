@@ -1,4 +1,4 @@
-"""Additive attention of a few queries: the reference's context and weights; what is not there is never read."""
+"""Additive attention of a few queries: equal to the reference's context and weights; padding is never read."""
 
 import interpreted  # noqa: F401
 import pytest
@@ -13,7 +13,7 @@ from regard.kernels.reference import softmax
 from regard.kernels.triton import few_queries
 
 DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
-# on a GPU a tanh is an approximation
+# a GPU approximates tanh
 CLOSE = {"rtol": 2e-3, "atol": 2e-3} if torch.cuda.is_available() else {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -26,7 +26,7 @@ def draw(r, n, m, h, dv, dtype=torch.float32):
 
 
 def expected(query, keys, values, vector, lengths=None, temperature=1.0):
-    """The definition in float64."""
+    """Compute the definition in float64."""
     query, keys, values, vector = (x.double() for x in (query, keys, values, vector))
     scores = reference.additive_scores(query, keys, vector)
     mask = None
@@ -54,7 +54,7 @@ def test_it_is_the_reference(n, m, h, dv):
     behind = torch.arange(m, device=keys.device) >= lengths[:, None]
     for limit in (None, lengths):
         wanted = expected(query, keys, values, vector, limit, 0.7)
-        if limit is not None:  # what is beyond a length is never read
+        if limit is not None:  # entries past a length are never read
             keys, values = (x.masked_fill(behind[..., None], torch.nan) for x in (keys, values))
         context, weights = poisoned(query, keys, values)
         found = few_queries.look(query, keys, values, vector, limit, 0.7, context=context, weights=weights)
@@ -100,11 +100,11 @@ def test_half_precision_is_rounded_once(n):
     torch.testing.assert_close(weights.double(), expected(*inputs)[1], **CLOSE)
     torch.testing.assert_close(
         context.double(), expected(*inputs)[0], rtol=2**-8, atol=CLOSE["atol"]
-    )  # half a bit of eight
+    )  # half of the last of eight bits
 
 
 def test_a_call_with_heads_and_a_batch():
-    """A vector a head, lengths a row, keys of one row for all."""
+    """A vector per head, lengths per row, keys of one row for all."""
     attention = Attention(Additive(4, 4, hidden=6)).to(DEVICES[0])
     query, keys = torch.randn(2, 3, 5, 4, device=DEVICES[0]), torch.randn(3, 7, 4, device=DEVICES[0])
     span = Lengths(torch.tensor([[7, 1, 0], [3, 2, 7]]))
@@ -146,7 +146,7 @@ def test_keys_are_split_where_rows_do_not_fill_the_gpu(rows, keys):
         assert chunk >= 64 or keys < 2 * few_queries.MANY
 
 
-# ---- gradients of queries that come one by one: the reference's, of all queries at once
+# ---- gradients of queries that arrive one by one: equal to the reference's of all queries at once
 
 
 CLOSE_GRADIENTS = {"rtol": 5e-3, "atol": 5e-3} if torch.cuda.is_available() else {"rtol": 1e-4, "atol": 1e-5}
@@ -186,7 +186,7 @@ def test_gradients_step_by_step_are_the_references(r, n, m, h, dv, watched):
     d_keys, d_vector = few_queries.key_gradients(q, k, u, length, d_scores)
     d_values = found_weights.mT @ whole
     for one, other in zip((d_query, d_keys, d_values, d_vector), wanted, strict=True):
-        # By the size of the whole: what cancels to little has the rounding of what it cancelled from.
+        # Scale by the whole: a small difference has the rounding errors of the large numbers that cancelled.
         scale = max(1.0, float(other.abs().max()))
         torch.testing.assert_close(one.double().cpu() / scale, other / scale, **CLOSE_GRADIENTS)
 

@@ -11,7 +11,7 @@ from regard.attention import Attention, Causal, Dot, Lengths
 from regard.kernels.triton import one_tile
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # on a CPU the kernel is interpreted
-# The interpreter has no product of bfloat16, and the kernel takes float32 there only.
+# The interpreter has no bfloat16 product, and the kernel accepts float32 only there.
 DTYPES = [torch.bfloat16, torch.float16] if DEVICE == "cuda" else [torch.float32, torch.float16]
 DTYPE = DTYPES[0]
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -19,7 +19,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 @pytest.fixture(autouse=True)
 def poisoned(monkeypatch):
-    """Memory that was not written is NaN."""
+    """Fill unwritten memory with NaN."""
 
     def spoilt(fresh):
         def make(*args, **options):
@@ -33,7 +33,7 @@ def poisoned(monkeypatch):
 
 
 def one(query, keys, values, scale, causal, keep=None):
-    """Attention of one sequence, [n a d], by its definition."""
+    """Compute attention of one sequence, [n a d], by its definition."""
     scores = torch.einsum("nad,mad->anm", query, keys) * scale
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool().to(scores.device), -math.inf)
@@ -43,7 +43,7 @@ def one(query, keys, values, scale, causal, keep=None):
 
 
 def loop(query, keys, values, offsets, key_offsets, scale, causal):
-    """Attention of each sequence by itself, in float64."""
+    """Compute attention of each sequence alone, in float64."""
     pairs = zip(pairwise(offsets), pairwise(key_offsets), strict=True)
     return torch.cat([one(query[a:b], keys[c:d], values[c:d], scale, causal) for (a, b), (c, d) in pairs])
 
@@ -60,7 +60,7 @@ def close(found, expected, dtype):
 
 
 def agree(run, oracle, inputs, dtype):
-    """Results and gradients of both, the oracle's in float64 from the same rounded numbers."""
+    """Compare results and gradients with the oracle's in float64 from the same rounded numbers."""
     given = [x.to(DEVICE, dtype).requires_grad_() for x in inputs]
     exact = [x.detach().double().requires_grad_() for x in given]
     found, expected = run(*given), oracle(*exact)
@@ -167,7 +167,7 @@ def test_a_memory_of_its_own_lengths():
 
 
 def as_call(span, *inputs, dropout=0.0):
-    """What the table of backends would be handed."""
+    """Return the call that the table of backends would receive."""
     made = Attention(Dot(scaled=True), dropout=dropout)
     query, prepared = made.check_inputs(*inputs)
     return made.resolve_call(made.score.project_query(query), prepared, query, span, False)
@@ -210,7 +210,7 @@ def test_any_leading_dimensions_that_broadcast(shape):
 
 
 def test_strides_are_taken_as_they_are():
-    """Heads before tokens, tokens apart, a gradient that is one number everywhere: all the same."""
+    """Heads before tokens, tokens apart, an expanded gradient: all give the same."""
     offsets = torch.tensor([0, 3, 10], device=DEVICE)
     wide = torch.randn(2, 20, 40, device=DEVICE, dtype=DTYPE, requires_grad=True)
     query, keys, values = (wide[:, ::2, first : first + 12].transpose(0, 1) for first in (0, 13, 28))
@@ -239,7 +239,7 @@ def test_twice_is_the_same_and_neighbours_change_nothing():
 
 
 def dropped(p, seed, lengths, heads=2):
-    """Which weights the kernel keeps, [a n m] a sequence: equal scores, and values that are a basis."""
+    """Return the weights that the kernel keeps, [a n m] per sequence, from equal scores and a basis as values."""
     offsets = torch.tensor(bounds(*lengths), device=DEVICE)
     total = int(offsets[-1])
     values = torch.cat([torch.eye(n, 64) for n in lengths]).unsqueeze(1).expand(-1, heads, -1).to(DEVICE)
@@ -306,7 +306,7 @@ def test_nothing_to_do():
     assert y.shape == x.grad.shape == (0, 2, 8)
 
 
-# ---- what the host decides
+# ---- decisions of the host
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_nothing_to_do():
 def test_every_length_has_one_launch_that_serves_it(table):
     for longest in range(1, max(one_tile.FORWARD) + 1):
         launches = one_tile.plan_launches(table, longest)
-        assert launches[0][1] == -1  # what has no tokens is served too
+        assert launches[0][1] == -1  # an empty call is served too
         for length in range(longest + 1):
             serving = [tile for tile, low in launches if low < length <= tile.size]
             assert len(serving) == 1, (longest, length)

@@ -1,4 +1,4 @@
-"""On a CUDA device: who serves short sequences, real sizes and dtypes, graphs and the compiler."""
+"""On a CUDA device: the backend of short sequences, real sizes and dtypes, graphs and the compiler."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 4e-3}  # relative, of the norm
 
 
 def lengths_of(count):
-    """Sentences as translation has them, a few of them long, one empty."""
+    """Return sentence lengths as in translation: a few are long, one is empty."""
     drawn = (24 * torch.randn(count).mul(0.5).exp()).round().clamp(1, 128).long()
     drawn[count // 2] = 0
     return drawn
@@ -64,7 +64,7 @@ def test_heads_over_packed_sentences_equal_dense(dtype, causal, across):
         answers.append([out, *torch.autograd.grad(out, [*given, *module.parameters()], grad.to(kind))])
     close(
         [x for x in answers[0] if x.ndim > 1], [x for x in answers[1] if x.ndim > 1], dtype
-    )  # of a key's bias it is 0
+    )  # it is 0 for a key's bias
 
 
 SERVED = {
@@ -137,7 +137,7 @@ def test_a_graph_draws_anew_at_every_replay():
 
 
 @pytest.mark.compile
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own warning
 def test_compiled_whole():
     torch.compiler.reset()
     heads = Heads(128, heads=4).to(DEVICE, torch.bfloat16)

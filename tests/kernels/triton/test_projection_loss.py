@@ -1,4 +1,4 @@
-"""The loss and the gradient of logits in one kernel: the plain expression, with every gradient."""
+"""The loss and the gradient of logits in one kernel: equal to the plain expression, with every gradient."""
 
 import pytest
 import torch
@@ -162,7 +162,7 @@ def test_it_can_be_captured_in_a_graph():
         return total, plain, *torch.autograd.grad(total, inputs)
 
     stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())  # which may still be drawing the inputs
+    stream.wait_stream(torch.cuda.current_stream())  # it may still be drawing the inputs
     with torch.cuda.stream(stream):
         eager = [t.detach().clone() for t in step()]
     torch.cuda.current_stream().wait_stream(stream)
@@ -184,6 +184,6 @@ def test_what_the_host_decides():
     assert triton.cut_classes(1 << 15) == (1 << 15, True, 16)
     assert triton.cut_classes((1 << 15) + 1) == (2048, False, 8)
     assert triton.tokens_at_once(100, 1 << 20) == 100
-    assert triton.tokens_at_once(5000, 1 << 20) == 1024  # a gibibyte
+    assert triton.tokens_at_once(5000, 1 << 20) == 1024  # one gibibyte
     assert triton.tokens_at_once(5000, 1 << 40) == 1
     assert triton.tokens_at_once(0, 1 << 20) == 0

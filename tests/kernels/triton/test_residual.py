@@ -1,4 +1,4 @@
-"""A residual with bias, dropout and norm in one kernel: the reference with the mask recovered from the kernel."""
+"""A residual with bias, dropout and norm in one kernel: equal to the reference with the kernel's mask."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def recover(shape, p, seed):
 
 
 def compare(inputs, p, tolerance, use=(True, True), rows=None):
-    """Results and gradients, beside the reference's in float64; `use` says which results have a gradient."""
+    """Compare results and gradients with the reference in float64; `use` says which results have a gradient."""
     seed = draw_seed(DEVICE)
     x, y, bias, weight, shift = inputs
     found = Residual.apply(x, y, bias, p, weight, shift, EPS, seed if p else None, y.dtype)
@@ -55,13 +55,13 @@ def compare(inputs, p, tolerance, use=(True, True), rows=None):
         scale = max(1.0, float(other.abs().max()))
         assert float((slope.double() - other).abs().max()) <= 4 * tolerance * scale, i
     if p and 1 in given:
-        assert not slopes[1][~keep].any()  # the mask of the backward pass is that of the forward pass
+        assert not slopes[1][~keep].any()  # both passes use the same mask
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("p", [0.0, P])
 def test_it_is_the_reference_with_its_mask(shape, p):
-    # The norm of one number is its shift, whose slope is rounding alone.
+    # The norm of one number is its shift; its slope is pure rounding error.
     compare(draw(shape), p, 1e-5 if shape[-1] > 1 else 1e-2)
 
 
@@ -89,11 +89,11 @@ def test_the_norm_may_have_another_dtype():
     together, normed = Residual.apply(x, y, bias, 0.0, weight, shift, EPS, None, y.dtype)
     assert (together.dtype, normed.dtype) == (torch.float32, torch.bfloat16)
     wide = Residual.apply(x, y, bias, 0.0, weight, shift, EPS, None, torch.float32)[1]
-    torch.testing.assert_close(normed.float(), wide, rtol=2**-8, atol=0)  # half a bit of eight
+    torch.testing.assert_close(normed.float(), wide, rtol=2**-8, atol=0)  # half of the last of eight bits
 
 
 def test_nothing_is_left_unwritten(monkeypatch):
-    """Memory that is not written shows as NaN."""
+    """Fill unwritten memory with NaN."""
 
     def poison(tensor):
         return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor

@@ -1,4 +1,4 @@
-"""RNNsearch's recurrence on a GPU: what the plain loop gives, and every gradient."""
+"""RNNsearch's recurrence on a GPU: equal to the plain loop, with every gradient."""
 
 import interpreted  # noqa: F401
 import pytest
@@ -18,7 +18,7 @@ CLOSE = {"rtol": 5e-3, "atol": 5e-3} if torch.cuda.is_available() else {"rtol": 
 def draw(gates, *sizes):
     inputs, lengths = draw_recurrence(gates, *sizes)
     if gates == 4:
-        inputs[-1].data.zero_()  # an LSTM's bias is in what the words give
+        inputs[-1].data.zero_()  # an LSTM's bias is in the words' projection
     return inputs, lengths
 
 

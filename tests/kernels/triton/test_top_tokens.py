@@ -1,4 +1,4 @@
-"""The top tokens by the kernel: the reference's, whatever is forbidden, forced or equal."""
+"""The kernel's top tokens equal the reference's, with forbidden, forced or equal scores."""
 
 import interpreted  # noqa: F401
 import pytest

@@ -1,4 +1,4 @@
-"""The one check for Triton."""
+"""The check for Triton."""
 
 import importlib.util
 

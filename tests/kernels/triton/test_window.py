@@ -1,4 +1,4 @@
-"""Local-p in Triton: the reference's contexts and every gradient, the centre's too; only windows are touched."""
+"""Local-p in Triton equals the reference: contexts and every gradient, the centre's too; only windows are touched."""
 
 from functools import partial
 
