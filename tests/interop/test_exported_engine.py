@@ -14,7 +14,7 @@ from regard.interop.exported import STRONGEST
 def sure_model(seed=0, end=5.0):
     """Return a model whose output depends on step and source, and which writes END after a while.
 
-    Queries and keys are large. Every other weight of the last norm has its sign reversed, so outputs do not copy inputs.
+    Queries and keys are large. Every other weight of the last norm changes its sign, so outputs do not copy inputs.
     """
     model = draw_model(seed, spread=0.05, norm="post", size=48, heads=4)
     with torch.no_grad():

@@ -285,7 +285,7 @@ def write_native(folder: Path, **model) -> Path:
 
 @torch.no_grad()
 def test_a_native_run_as_transformers_opens_it(tmp_path):
-    """Regard alternates sines and cosines, Marian stores halves: the export permutes the states and keeps the logits."""
+    """Regard alternates sines and cosines, Marian stores halves: the export permutes the states; logits stay equal."""
     native = write_native(tmp_path / "native", norm="post", positions="sinusoidal")
     export_model(native, tmp_path / "out", to="marian")
     net, run = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval(), load(native)
