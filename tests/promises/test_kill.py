@@ -226,7 +226,7 @@ def test_a_kill_at_every_call_of_a_second_writing(tmp_path):
 
 
 class Curved(Line):
-    """A task whose score falls with the distance of the weights' sum from `best`: a test chooses the best checkpoint."""
+    """A task whose score falls with the distance of the weights' sum from `best`, to choose the best checkpoint."""
 
     metric = "bleu"
 

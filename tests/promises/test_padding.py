@@ -49,7 +49,7 @@ def sentence(longest: int = 7) -> list[int]:
 
 
 def wider(batch: Batch, source: int, target: int) -> Batch:
-    """Add padding, with states that would change the result if the model read them."""
+    """Add padding, whose embeddings would change the result if a model read them."""
 
     def grown(ids, by):
         return torch.cat([ids, torch.full((len(ids), by), PAD)], 1)

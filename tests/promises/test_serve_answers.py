@@ -1,4 +1,4 @@
-"""A server's answer equals that of `regard translate`, whatever options, lengths, prefixes and texts are in its batch."""
+"""A server's answer equals that of `regard translate`, whatever options, lengths, prefixes and texts share a batch."""
 
 import json
 import random
