@@ -115,7 +115,7 @@ CURVE = [(100, 5.0, 80.0), (200, 20.0, 35.0)]
 
 
 def readings(*layers):
-    """Return readings of layers: the rates of the heads, then of their mean, for the word written; the read has worse."""
+    """Return readings of layers: the rates of the heads and of their mean for the word written; the read has worse."""
     return [
         selection.Reading(f"blocks.{layer}", None if head == len(rates) - 1 else head, offset, rate + 0.05 * offset)
         for layer, rates in enumerate(layers)

@@ -1,4 +1,4 @@
-"""The study of self-attention in a ConvNet: its systems, how it counts and judges, and, in the slow form, its findings."""
+"""The study of self-attention in a ConvNet: how it compares, counts and judges, and, in the slow form, its findings."""
 
 from dataclasses import replace
 
