@@ -91,7 +91,7 @@ def test_stopped_and_resumed(tmp_path, kind, batches):
     batches.stop_at = None
     position = read_manifest(Checkpoints(tmp_path / "cut").last())["counters"]["position"]
     assert position[1] > 0, "it should have stopped in the middle of an epoch"
-    if kind != "transformer":  # encoded corpora are only a cache: the run's own tokenizer makes them anew, and equal
+    if kind != "transformer":  # encoded corpora are only a cache: the run's tokenizer makes equal ones
         shutil.rmtree(tmp_path / "cache")
     finished = start(given, tmp_path / "cut", resume=True).result
     assert (finished.step, finished.stop_reason) == (STEPS, "finished")

@@ -49,7 +49,7 @@ def wait_until(reached: Callable[[], object]) -> None:
 
 
 def png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
-    """Return a PNG whose header states this size, whatever its data are."""
+    """Return a PNG whose header states this size, with any data."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))

@@ -182,7 +182,7 @@ def test_pictures_are_mirrored_unless_captions_name_a_side():
     assert picture_defaults(kept, [plain]) == kept
     assert picture_defaults(read_settings(given), []) == read_settings(
         given
-    )  # labels: mirroring gives another letter
+    )  # labels: a mirrored letter is another letter
 
 
 def resolved(data, model, corpus, device):

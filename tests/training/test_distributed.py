@@ -105,7 +105,7 @@ def close(one: Path, other: Path, tolerance: float) -> None:
         assert getattr(mine, kind).keys() == tensors.keys()
         for name, tensor in getattr(mine, kind).items():
             second = mine.trainer.get(f"optimiser.exp_avg_sq.{name.removeprefix('raw.')}")
-            # A bias of keys has no effect on attention: its gradient is rounding error, which Adam scales up like any other.
+            # A bias of keys does not change attention: its gradient is rounding error, which Adam scales up like others.
             real = torch.ones_like(tensor, dtype=torch.bool) if second is None else second.sqrt() > 1e-6
             torch.testing.assert_close(
                 tensor[real],
