@@ -374,11 +374,11 @@ def test_light_and_dark_and_paper(opened):
     dark, cell = tab.evaluate(colour), light(tab, ".cells", 0, 0.4)  # a word without attention
     tab.emulate_media(color_scheme="light")
     assert tab.evaluate(colour) == "rgb(255, 255, 255)" != dark
-    until(tab, lambda: light(tab, ".cells", 0, 0.4) > cell + 400)  # no cell is as light as the paper
+    until(tab, lambda: light(tab, ".cells", 0, 0.4) > cell + 400)  # zero weight has the colour of the page
     tab.emulate_media(color_scheme="dark")
     until(tab, lambda: light(tab, ".cells", 0, 0.4) == cell)
     assert len(tab.pdf()) > 10_000
-    assert light(tab, ".cells", 0, 0.4) == cell  # switched back from light paper
+    assert light(tab, ".cells", 0, 0.4) == cell  # restored after printing
 
 
 def test_a_notebook_shows_it(opened):

@@ -34,7 +34,7 @@ def terminal(request):
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
 
         def read():
-            stream.write("\f")  # the text may arrive in parts
+            stream.write("\f")  # an end mark, as the text may arrive in parts
             stream.flush()
             parts = []
             while not parts or not parts[-1].endswith(b"\f"):

@@ -120,7 +120,7 @@ class Failing:
 
 
 class Count:
-    """Tell when the call that must fail has come."""
+    """A counter that tells when the call that must fail has come."""
 
     def __init__(self, call: int, number: int):
         self.left, self.number = call, number

@@ -174,7 +174,7 @@ def test_places_on_a_device_say_so_too(runs):
             device_search.advance()
         found = device_search.collect(slice(0, 1)).results(1)
     with pytest.raises(NotFiniteError, match="not finite"):
-        check_outputs(found[0].outputs)  # each answer of a replay is checked so
+        check_outputs(found[0].outputs)  # the check of each answer of a replay
 
 
 def test_impossible_outputs_are_no_fault(runs):

@@ -246,7 +246,7 @@ ENDS = {"steps": 6, "validate_every": 3, "log_every": 3, "keep": 2, "average": 2
 
 
 class DieAtTheEnd(Progress):
-    """Die at a call after the last step, before or after its validation is recorded."""
+    """A progress that dies at a call after the last step, before or after its validation is recorded."""
 
     def __init__(self, call: int):
         self.call, self.step_now, self.armed = call, 0, False

@@ -169,7 +169,7 @@ def test_python_says_so_once_a_call(at_desk, capsys):
     run.translate(SENTENCES)
     assert capsys.readouterr() == ("", "")
     load("book", warn=told.append).translate([text])
-    assert ["several sentences" in each for each in told] == [False, True]  # the first text has only unknown words
+    assert ["several sentences" in each for each in told] == [False, True]  # the first message is about unknown words
 
 
 def test_a_run_that_was_trained_on_several_sentences_reads_them_together(at_desk):

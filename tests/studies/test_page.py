@@ -17,7 +17,7 @@ VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 class Strict(html.parser.HTMLParser):
-    """Check that elements nest, ids are unique, and nothing is loaded."""
+    """A parser that checks that elements nest, ids are unique, and nothing is loaded."""
 
     def __init__(self):
         super().__init__()

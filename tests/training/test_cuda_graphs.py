@@ -74,7 +74,7 @@ class Waiting(Error):
 
 
 class Full(Error):
-    """Run out of memory in the middle of the backward pass, when some weights have gradients already."""
+    """An objective that runs out of memory in mid-backward, when some weights have gradients already."""
 
     def __init__(self):
         super().__init__()
@@ -92,7 +92,7 @@ class Full(Error):
 
 
 class Watchful(Error):
-    """Note whether garbage may be collected inside a capture."""
+    """An objective that notes whether garbage may be collected inside a capture."""
 
     def forward(self, batch):
         if torch.cuda.is_current_stream_capturing():
@@ -142,7 +142,7 @@ def test_a_cpu_replays_nothing(tmp_path):
 
 
 class Recorder:
-    """Capture without a GPU: a replay repeats the work on memory of its own, like a graph."""
+    """A capture without a GPU: a replay repeats the work on memory of its own, like a graph."""
 
     def __init__(self, work, problems=()):
         self.work, self.problems, self.captures, self.replays, self.repaired = work, list(problems), [], [], 0

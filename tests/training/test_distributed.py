@@ -24,7 +24,7 @@ def rank() -> int:
 
 
 class CrampedSecond(Fit):
-    """Let the second process run out of memory beyond three rows."""
+    """An objective that runs out of memory in the second process beyond three rows."""
 
     def forward(self, batch):
         if rank() == 1 and len(batch[0]) > 3 and self.training:
@@ -33,7 +33,7 @@ class CrampedSecond(Fit):
 
 
 class Stopping(Line):
-    """Send a signal to the second process alone, in its third update."""
+    """A task that sends a signal to the second process alone, in its third update."""
 
     number = 0
 
@@ -105,7 +105,7 @@ def close(one: Path, other: Path, tolerance: float) -> None:
         assert getattr(mine, kind).keys() == tensors.keys()
         for name, tensor in getattr(mine, kind).items():
             second = mine.trainer.get(f"optimiser.exp_avg_sq.{name.removeprefix('raw.')}")
-            # A bias of keys does not change attention: its gradient is rounding error, which Adam scales up like others.
+            # A bias of keys does not change attention: its gradient is rounding error, which Adam scales up in full.
             real = torch.ones_like(tensor, dtype=torch.bool) if second is None else second.sqrt() > 1e-6
             torch.testing.assert_close(
                 tensor[real],

@@ -109,7 +109,7 @@ def test_nothing_runs_on_after_the_end():
 
 
 class Error(nn.Module):
-    """Count the Python calls, and fail in the given ones."""
+    """An objective that counts its Python calls, and fails in the given ones."""
 
     replays = True
 
@@ -144,7 +144,7 @@ class Points(Task):
 
 
 class Again:
-    """Capture on a CPU: a replay repeats the work on memory of its own."""
+    """A capture on a CPU: a replay repeats the work on memory of its own."""
 
     def __init__(self, work):
         self.work, self.replays = work, 0
@@ -267,7 +267,7 @@ def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):
 
 
 class Cramped(Fit):
-    """Run out of memory beyond so many rows, in the forward or in the backward pass."""
+    """An objective that runs out of memory beyond so many rows, in the forward or in the backward pass."""
 
     def __init__(self, room, where):
         super().__init__(torch.float64)
@@ -289,7 +289,7 @@ class Cramped(Fit):
 
 
 class Tight(torch.autograd.Function):
-    """Fail in the backward pass, when all later parameters have their gradients."""
+    """A function that fails in the backward pass, when all later parameters have their gradients."""
 
     @staticmethod
     def forward(ctx, x):
