@@ -143,7 +143,7 @@ def test_a_program_is_told_of_them_if_it_asks(reading):
     run.align("flim 1", "2")
     assert messages[1:] == ["flim was never seen in training"]
     assert run.unknown.message() == "zorp and flim were never seen in training"
-    assert load(reading / "run").translate(["1 zorp"])  # but not where the file is missing
+    assert load(reading / "run").translate(["1 zorp"])  # a program that gives no `warn` is told nothing
 
 
 def test_the_words_of_the_training_are_kept_with_a_run(reading):

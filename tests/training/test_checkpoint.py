@@ -96,7 +96,7 @@ def test_the_best_one_is_kept(tmp_path):
         checkpoints.prune()
     assert [path.name for path in checkpoints.steps()] == ["step-000003", "step-000005"]
     assert checkpoints.best().name == "step-000003"
-    assert (checkpoints.folder / "best" / "manifest.json").is_file()  # the link is relative, so that a run can be moved
+    assert (checkpoints.folder / "best" / "manifest.json").is_file()  # by a relative link, so that a run can be moved
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert Checkpoints(moved).best() == moved / "checkpoints/step-000003"
     assert (moved / "checkpoints/best/manifest.json").is_file()

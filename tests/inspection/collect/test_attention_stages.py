@@ -44,7 +44,7 @@ def test_each_stage_follows_from_the_one_before(name):
             assert (weights[masked == -torch.inf] == 0).all()
             assert last.isfinite().all()
             result = column(stages.get("softmax(e)", stages["a"]))
-            if len(stages["Σ a v"].values) == 1:  # but not one row for each sentence of a document
+            if len(stages["Σ a v"].values) == 1:  # not one row for each sentence of a document
                 agree(torch.softmax(masked, 0), result, rtol=1e-4, atol=1e-6)
             if "tanh(W q + U k + b)" in stages:
                 attention = seen.looks.modules[view.name]
