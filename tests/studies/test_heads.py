@@ -57,7 +57,7 @@ def test_verdicts_follow_the_figures():
     level = made(heads_1=25.8, heads_4=25.8, heads_8=25.7, heads_32=25.9, depth_4=25.8, depth_16=25.8, input_8=25.7)
     assert [each.agrees for each in verdicts(level)] == [False] * 4
     other = made(heads_1=26.0, heads_4=25.0, heads_8=24.0, heads_32=27.0, depth_4=26.0, depth_16=25.8, input_8=27.0)
-    assert [each.agrees for each in verdicts(other)] == [True, False, False, False]  # the most heads are the best
+    assert [each.agrees for each in verdicts(other)] == [True, False, False, False]  # more heads are better
 
 
 def silenced(encoder, decoder, cross, together):

@@ -132,7 +132,7 @@ def test_nothing_held_out_and_one_that_cannot_be_halved(tmp_path):
 def test_pictures(tmp_path):
     settings = read_settings(question_table(tmp_path))
     task = settings.row.load()(settings, prepare_data(settings), 4096)
-    position, plan = max(itertools.islice(task.stream(Position()), 3), key=lambda each: len(each[1]))  # not the rest
+    position, plan = max(itertools.islice(task.stream(Position()), 3), key=lambda each: len(each[1]))  # the full batch
     batch = task.batch(plan, position)
     assert isinstance(batch.source, Pictures)
     assert len(batch) == len(plan) == 8
