@@ -333,7 +333,7 @@ def test_an_export_decodes_as_the_run(home, tmp_path):
     torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
 
 
-# ---- refused settings
+# ---- refusals
 
 
 def damaged(path):
