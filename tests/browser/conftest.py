@@ -20,13 +20,13 @@ def browser():
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Opens a page from a file, with the network cut; at the end nothing was asked for and nothing complained of."""
+    """Open pages from files without a network; at the end check that there were no requests and no errors."""
     contexts, wrong = [], []
 
     def open_(made, **settings):
         context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **settings)
         contexts.append(context)
-        context.set_default_timeout(120_000)  # a machine that runs other tests beside it is slow
+        context.set_default_timeout(120_000)  # other tests make the machine slow
         tab = context.new_page()
         path = made.save(tmp_path / f"look-{len(contexts)}.html")
         tab.on("console", lambda message: wrong.append(f"console: {message.text}"))

@@ -1,4 +1,4 @@
-"""The page of `regard serve` in a real browser: a tab that notes whatever goes wrong, and what tests ask of it."""
+"""The page of `regard serve` in a real browser: a tab that records every error, and helpers for tests."""
 
 import contextlib
 import json
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-WAIT = 60.0  # seconds that anything here may take on a machine that is busy
+WAIT = 60.0  # seconds that any step may take on a busy machine
 
-# Where a part of a field's text is on the screen: its middle.
+# The middle of a part of a field's text, in screen coordinates.
 MIDDLE = """([field, part]) => {
   for (const line of document.querySelectorAll(`${field} .under > div`)) {
     const node = line.firstChild, at = node.data.indexOf(part);
@@ -27,14 +27,14 @@ MARKS = """() => Object.fromEntries([...CSS.highlights].map(([name, all]) => [na
 
 
 class ServedTab:
-    """A tab with the page of a server in it."""
+    """A browser tab with a server's page in it."""
 
     def __init__(self, tab, address: str):
         self.tab, self.address = tab, address
         self.wrong: list[str] = []
-        self.sent: list[tuple[str, dict]] = []  # routes, and what was asked of them
+        self.sent: list[tuple[str, dict]] = []  # routes and request bodies
         self.cancelled: list[str] = []
-        self.expected: tuple[str, ...] = ()  # complaints of the browser that a test causes
+        self.expected: tuple[str, ...] = ()  # console errors that a test causes
         tab.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         tab.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
@@ -42,19 +42,19 @@ class ServedTab:
         tab.on("requestfailed", lambda sent: self.cancelled.append(sent.failure or ""))
 
     def note(self, sent) -> None:
-        """Note a request; one that leaves the server is wrong."""
+        """Record a request; one that leaves the server is an error."""
         if not sent.url.startswith((self.address, "blob:", "data:")):
             self.wrong.append(f"request: {sent.url[:80]}")
         if sent.method == "POST" and "json" in sent.headers.get("content-type", ""):
             self.sent.append((sent.url.removeprefix(self.address), json.loads(sent.post_data or "{}")))
 
     def open(self, fragment: str = "") -> None:
-        """Open the page, and wait until it can be used."""
+        """Open the page and wait until it is ready."""
         self.tab.goto(f"{self.address}/{fragment}")
         self.tab.wait_for_selector("html[data-ready]", state="attached")
 
     def until(self, true, what: str = "it") -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         end = time.monotonic() + WAIT
         while not true():
             if time.monotonic() > end:
@@ -63,7 +63,7 @@ class ServedTab:
 
     @property
     def source(self):
-        """The field of the source."""
+        """The source field."""
         return self.tab.locator(".source textarea")
 
     @property
@@ -73,7 +73,7 @@ class ServedTab:
 
     @property
     def notice(self) -> str:
-        """What a person is told of a server that does not answer."""
+        """The visible notice about a server that does not answer."""
         return self.tab.evaluate(
             "[...document.querySelectorAll('.notice')].filter((each) => each.checkVisibility())"
             ".map((each) => each.innerText).join(' ')"
@@ -85,22 +85,22 @@ class ServedTab:
         return self.target.input_value()
 
     def translate(self, text: str) -> str:
-        """Put a text into the source, and wait for its translation."""
+        """Enter a text into the source field, and wait for its translation."""
         self.source.fill(text)
         return self.settle()
 
     def place(self, field: str, part: str) -> tuple[float, float]:
-        """Where a part of a field's text is on the screen."""
+        """Return the screen position of a part of a field's text."""
         return self.tab.evaluate(MIDDLE, [field, part])
 
     def marks(self) -> dict[str, list[str]]:
-        """The texts that are marked, by the names of marks."""
+        """The marked texts by kind of mark."""
         return self.tab.evaluate(MARKS)
 
 
 @contextlib.contextmanager
 def open_served(browser, address: str, **settings) -> Iterator[ServedTab]:
-    """Open the page of a server; in the end nothing was complained of, and nobody else was asked."""
+    """Open a server's page; on exit check that there were no errors and no requests to other servers."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
     context.set_default_timeout(1000 * WAIT)
     page = ServedTab(context.new_page(), address)

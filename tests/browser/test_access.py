@@ -1,4 +1,4 @@
-"""For everyone: no script error for any kind, contrast as WCAG asks, a name for each control, one order of headings."""
+"""Accessibility of pages of every kind: no script error, WCAG contrast, a name for each control, heading order."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +13,7 @@ from regard.models import KINDS
 
 pytestmark = pytest.mark.browser
 
-# One of each kind, and drawings that no run of these has.
+# One subject of each kind, and drawings that none of these runs has.
 SUBJECTS = [
     "rnn",
     "rnnsearch",
@@ -42,7 +42,7 @@ PAGES = {
     **{name: lambda name=name: page(exhibit_of_subject(name, walk=True)) for name in SUBJECTS},
 }  # fmt: skip
 
-# Every text that is seen, with its colour and the first colour behind it that is not clear.
+# Every visible text, with its colour and the first opaque colour behind it.
 LOW_CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const parts = (colour) => {
@@ -94,7 +94,7 @@ UNNAMED = """() => [...document.querySelectorAll(
 EMPTY = """() => [...document.querySelectorAll("th")].filter((each) => !each.textContent.trim()).length"""
 NESTED = """() => [...document.querySelectorAll("button, a, [role=img]")].filter((each) =>
   each.querySelector("button, a, input, select, [tabindex='0']")).map((each) => each.outerHTML.slice(0, 120))"""
-# What is seen of a control is part of the name that is read out.
+# The visible text of a control is part of its accessible name.
 MISNAMED = """() => [...document.querySelectorAll("button[aria-label]")].filter((each) => {
   const seen = each.textContent.trim().toLowerCase();
   return /[a-z]/.test(seen) && !each.getAttribute("aria-label").toLowerCase().includes(seen);
@@ -112,7 +112,7 @@ def test_every_kind_is_among_them():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_can_be_read_and_reached_by_all(opened, name):
-    """The fixture refuses whatever a script complains of."""
+    """Contrast, names and nesting are right in both colour schemes; the fixture fails on any script error."""
     tab = opened(PAGES[name](), reduced_motion="reduce")
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
@@ -135,7 +135,7 @@ def test_a_page_can_be_read_and_reached_by_all(opened, name):
 
 
 def test_the_order_of_tabs_is_the_order_of_the_page(opened):
-    """From the top to the bottom; a word of a drawing is one stop, and arrows lead to the others."""
+    """Tab moves from top to bottom; the words of a drawing are one tab stop, and arrow keys move between them."""
     tab = opened(page(exhibits.transformer(layers=1, heads=2)))
     sections = []
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Two side by side: drawings of one orientation, common words at one height, and a difference on a fixed scale."""
+"""Comparisons: both drawings have one orientation, common words align, and differences have a fixed scale."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 
 def pair_of():
-    """Two outputs of one source: one has a word more, and another word in one place."""
+    """Return two exhibits of one source: one output has an extra word and one different word."""
     said = [*exhibits.ENGLISH[:3], "gladly", *exhibits.ENGLISH[3:7], "pony", *exhibits.ENGLISH[8:]]
     links = [*exhibits.LINKS[:3], 3, *exhibits.LINKS[3:]]
     one = exhibits.transformer(layers=1, heads=1)
@@ -73,7 +73,7 @@ def test_a_small_difference_looks_small(opened):
           return Math.min(...Array.from({ length: data.length / 4 }, light));
         }"""
     )
-    assert darkest > 720  # of 765: almost the paper
+    assert darkest > 720  # of 765: almost the colour of the paper
 
 
 def test_two_models_differ_where_they_do(opened):
@@ -116,7 +116,7 @@ def test_numbers_fit_beside_each_other(opened, width):
 
 
 def test_one_model_on_two_inputs(opened):
-    """The page begins with the head that looks at the word that makes the difference, and marks that word."""
+    """The page opens at the head that attends to the deciding word, and marks that word."""
     long = exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."])
     tab = opened(page(long, against=exhibits.encoder(["This", "pizza", "is", "bad", "."], seed=3)))
     header, compare = tab.locator("header.both"), tab.locator("[data-section=compare]")

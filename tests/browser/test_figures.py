@@ -1,4 +1,4 @@
-"""What a lecture needs of the page: the whole window, files of every figure, and a link to a word, layer and head."""
+"""What a lecture needs: full-window figures, a file of every figure, and links to a word, layer and head."""
 
 import io
 import xml.etree.ElementTree as ElementTree
@@ -57,7 +57,7 @@ def test_every_drawing_is_saved_as_svg_and_png(opened, name):
         assert root.tag == f"{SVG}svg"
         wide, high = (float(root.get(side)) for side in ("width", "height"))
         shapes = [each for each in root.iter() if each.tag.removeprefix(SVG) in ("path", "text", "image", "rect")]
-        assert len(shapes) > 1  # more than the ground
+        assert len(shapes) > 1  # more than the background
         picture = Image.open(io.BytesIO(download(tab, section, "PNG")))
         assert picture.size == (round(2 * wide), round(2 * high))
         assert len(picture.convert("RGB").resize((300, 300)).getcolors(90_000)) > 8
@@ -73,7 +73,7 @@ def test_the_file_has_every_word_and_line(opened):
         assert text in words
     drawn = tab.locator("[data-section=pair] .lines path").count()
     assert len([each for each in root.iter(f"{SVG}path") if each.get("stroke-width")]) == drawn
-    assert root[0].get("fill") == "#14171c"  # the paper of a dark page
+    assert root[0].get("fill") == "#14171c"  # the colour of a dark page
     assert not any(each.get("class") or each.get("style") for each in root.iter())  # the file needs no style sheet
 
 
@@ -150,7 +150,7 @@ def test_other_drawings_fill_it_too(opened):
 
 
 def test_long_names_and_documents_fill_it_as_well(opened):
-    """A heat map whose names can be unfolded stands in a narrow box, and a document breaks into lines."""
+    """A heat map with names that can be unfolded stands in a narrow box, and a document breaks into lines."""
     german, english = (
         ["der", "Donaudampfschifffahrtskapitän", "schlief", "hier", "."],
         ["the", "captain", "slept", "here", "."],
@@ -207,5 +207,5 @@ def test_the_address_says_what_is_chosen(opened):
     assert tab.url.split("#")[1] == "attention=encoder&layer=2&head=3&word=5"
     tab.keyboard.press("h")
     assert "head=mean" in tab.url
-    tab.evaluate("location.hash = '#attention=nothing&layer=99&head=99&word=99'")  # nothing of it is there
+    tab.evaluate("location.hash = '#attention=nothing&layer=99&head=99&word=99'")  # the page has none of these
     assert pair.locator(".word").count() > 0

@@ -1,4 +1,4 @@
-"""The graph of every kind in a real browser: its texts as they are measured there."""
+"""The graph of every kind in a real browser: its texts as the browser measures them."""
 
 from functools import cache
 from itertools import combinations
@@ -10,7 +10,7 @@ from regard.inspection import model_graph
 
 pytestmark = pytest.mark.browser
 
-# Top and bottom are those of the ink: the line of a font may be half as high again, and lines that overlap are no harm.
+# Top and bottom are those of the ink: a font's line height may be half as large again, and lines may overlap.
 TEXTS = """() => [...document.querySelectorAll("svg text")].map((each) => {
   const { left, right } = each.getBoundingClientRect();
   const pen = document.createElement("canvas").getContext("2d"), scale = each.getScreenCTM();

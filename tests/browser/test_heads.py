@@ -1,4 +1,4 @@
-"""All heads at once in colours, a matrix to pick from, and attention from a word and to it."""
+"""All heads at once in colours, a matrix of heads to choose from, and attention from and to a word."""
 
 import pytest
 from inspection import exhibits
@@ -55,7 +55,7 @@ def test_a_head_is_picked_from_the_matrix(opened):
     tab = opened(page(exhibits.transformer(layers=2, heads=3)))
     pair = tab.locator("[data-section=pair]")
     pair.locator(".picker summary").click()
-    pair.locator(".picker .multiple").nth(17).wait_for()  # drawn when it is opened
+    pair.locator(".picker .multiple").nth(17).wait_for()  # the picker draws when it opens
     assert pair.locator(".picker .multiple").count() == 18
     pair.locator(".picker").get_by_label("encoder, layer 2, head 3").click()
     assert pair.locator("select").evaluate("node => node.selectedOptions[0].text") == "Encoder, layer 2"

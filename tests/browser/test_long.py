@@ -1,4 +1,4 @@
-"""Long inputs, long words and narrow windows: both sides in sight, and nothing cut that cannot be unfolded."""
+"""Long inputs, long words and narrow windows: both sides are visible, and any shortened text can be unfolded."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def test_source_and_output_are_in_sight_together(opened, words, width):
     tab.wait_for_selector(".panes")
     for at in (words - 1, 0):
         pair.locator(".below .word").nth(at).focus()
-        tab.wait_for_function(  # the source scrolls to what is looked at
+        tab.wait_for_function(  # the source scrolls to the word under attention
             """() => {
               const strongest = [...document.querySelectorAll(".above .word.lit")].sort((a, b) =>
                 parseFloat(getComputedStyle(b).getPropertyValue("--w")) -
@@ -95,7 +95,7 @@ def test_pieces_and_probabilities_of_the_search_do_not_collide(opened, width):
 
 
 def test_no_column_is_cut_at_four_hundred_pixels(opened):
-    """What is drawn or tabled fits; only the tree of a search, which grows with its steps, scrolls."""
+    """Drawings and tables fit; only the search tree, which grows with its steps, scrolls."""
     example = PAIRS[3]
     tree = exhibit_of(
         subject("transformer"),
@@ -135,5 +135,5 @@ def test_what_a_hypothesis_said_so_far_is_not_broken_within_words_on_a_phone(ope
     search.get_by_label("next step").click()
     said = search.locator("tr.best .sofar")
     assert said.inner_text() == "The"
-    assert said.bounding_box()["width"] > 75  # room for a word, where it had room for two letters
+    assert said.bounding_box()["width"] > 75  # room for a word, where only two letters used to fit
     assert tab.evaluate("document.documentElement.scrollWidth") <= 400

@@ -1,4 +1,4 @@
-"""The page of an exhibit in a real browser: opened from a file, without a network, by pointer and by keys."""
+"""An exhibit's page in a real browser: opened from a file, without a network, with pointer and keys."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def told(tab, section):
 
 
 def light(tab, canvas, x, y):
-    """Red, green and blue together of a dot, at a share of a canvas's width and height."""
+    """Return red + green + blue of a canvas pixel, at fractions of the canvas's width and height."""
     return tab.evaluate(
         """([name, x, y]) => {
           const canvas = document.querySelector(name), copy = document.createElement("canvas");
@@ -44,7 +44,7 @@ def light(tab, canvas, x, y):
 
 
 def until(tab, true):
-    """Wait for something to become true; a machine that is busy paints late."""
+    """Wait until a condition is true; a busy machine paints late."""
     for _ in range(50):
         if true():
             return
@@ -193,7 +193,7 @@ def test_a_caption_looks_word_by_word(opened):
     assert told(tab, "caption").startswith("blue looked most")
     assert caption.locator(".frame").count() == len(exhibit.sides["written"].texts)
     on, off = (light(tab, "canvas.picture", *at) for at in ((0.72, 0.64), (0.05, 0.95)))
-    assert on > off  # a blue square is brighter than grey that nobody looks at
+    assert on > off  # a blue square is brighter than grey that gets no attention
 
 
 def test_a_tree_stands_over_its_words(opened):
@@ -308,7 +308,7 @@ def test_a_document_is_shaded(opened):
 
 
 def test_a_bar_is_a_share_of_the_document(opened):
-    """On a scale that begins with 0 at the left, and with the entropy of words and sentences beside it."""
+    """The scale begins with 0 at the left, and the entropy of words and sentences stands beside it."""
     exhibit = exhibits.han()
     tab = opened(page(exhibit))
     document = tab.locator("[data-section=document]")
@@ -347,13 +347,13 @@ def test_odd_text_comes_out_as_it_went_in(opened):
     exhibit = exhibits.odd()
     tab = opened(page(exhibit))
     above = tab.locator("[data-section=pair] .above .word .text").all_inner_texts()
-    assert above[:-1] == list(exhibit.sides["source"].texts[:-1])  # the last is half a letter
+    assert above[:-1] == list(exhibit.sides["source"].texts[:-1])  # the last is half a surrogate pair
     assert tab.locator("[data-section=pair] .below").get_attribute("dir") == "rtl"
     assert tab.locator("[data-section=pair] .above").get_attribute("dir") == "ltr"
     assert tab.locator("main script, main b:has(script)").count() == 0
     assert "<script>alert('x')</script>" in tab.locator("header").inner_text()
     tab.locator("[data-section=pair] .below .word").first.focus()
-    tab.keyboard.press("ArrowLeft")  # onwards, where words run from right to left
+    tab.keyboard.press("ArrowLeft")  # forward, in text that runs from right to left
     assert told(tab, "pair").startswith("أيها")
 
 
@@ -371,14 +371,14 @@ def test_a_long_document_is_shaded_in_place(opened):
 def test_light_and_dark_and_paper(opened):
     tab = opened(page(exhibits.transformer(layers=1, heads=1)), color_scheme="dark")
     colour = "getComputedStyle(document.body).backgroundColor"
-    dark, cell = tab.evaluate(colour), light(tab, ".cells", 0, 0.4)  # of a word that is not looked at
+    dark, cell = tab.evaluate(colour), light(tab, ".cells", 0, 0.4)  # a word without attention
     tab.emulate_media(color_scheme="light")
     assert tab.evaluate(colour) == "rgb(255, 255, 255)" != dark
-    until(tab, lambda: light(tab, ".cells", 0, 0.4) > cell + 400)  # nothing is as light as the paper
+    until(tab, lambda: light(tab, ".cells", 0, 0.4) > cell + 400)  # zero weight has the colour of the page
     tab.emulate_media(color_scheme="dark")
     until(tab, lambda: light(tab, ".cells", 0, 0.4) == cell)
     assert len(tab.pdf()) > 10_000
-    assert light(tab, ".cells", 0, 0.4) == cell  # back from paper
+    assert light(tab, ".cells", 0, 0.4) == cell  # restored after printing
 
 
 def test_a_notebook_shows_it(opened):

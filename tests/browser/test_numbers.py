@@ -1,4 +1,4 @@
-"""Any word in numbers: what the script computes from q, k and v is what the model had, by pointer and by keys."""
+"""The numbers of any word: the script computes from q, k and v what the model computed, with pointer and keys."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 def numbers_in(section):
-    """The weights that the section shows, one for each key."""
+    """Return the weights that the section shows, one for each key."""
     head = section.locator("thead th").all_inner_texts()
     cells = section.locator(f"tbody tr td:nth-of-type({head.index('a')})").all_inner_texts()
     return torch.tensor([float(each.replace("−", "-")) for each in cells])
@@ -44,7 +44,7 @@ def test_every_score_is_computed_as_the_model_did(opened, name):
 
 
 def test_unknown_words_are_told_apart(opened):
-    """Every one of them is the same piece; what was typed says which, and markup is text."""
+    """All unknown words are the same piece; the page shows each as typed, and treats markup as text."""
     text = "she <b>sleeps</b> and </script> she"
     exhibit = exhibit_of(subject("rnnsearch", "word"), text, **SHORT)
     [side] = [exhibit.sides["source"]]
@@ -93,7 +93,7 @@ def test_scores_masks_and_sums_are_shown(opened):
         if j > 2:
             assert score == "−∞"
         else:
-            assert float(score.replace("−", "-")) == pytest.approx(float(scores[j]) / 2, abs=0.01)  # width 4
+            assert float(score.replace("−", "-")) == pytest.approx(float(scores[j]) / 2, abs=0.01)  # head width 4
     count = view.weights.shape[2]
     assert f"{count - 3} of {count} may not be looked at" in section.inner_text()
     context = view.weights[1, 2] @ view.numbers.values[1]
@@ -138,7 +138,7 @@ def test_keys_lead_to_any_word_layer_and_head(opened):
     head = int(section.locator(".choice input:checked").get_attribute("data-value"))
     view = next(each for each in exhibit.views if each.title == name)
     assert (numbers_in(section) - view.weights[head, 1]).abs().max() < 0.003
-    # A word that is chosen in the drawing is the one in numbers.
+    # The section of numbers shows the word that is selected in the drawing.
     tab.get_by_label("pieces", exact=True).check()
     tab.locator("[data-section=pair] .below .word").nth(3).focus()
     assert (numbers_in(section) - view.weights[head, 3]).abs().max() < 0.003

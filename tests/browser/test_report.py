@@ -1,4 +1,4 @@
-"""The report of a run in a browser: words that can be read on dark paper, commands that are not cut on a phone."""
+"""A run's report in a browser: words are legible on dark paper, and commands are not cut off on a phone."""
 
 import io
 import re
@@ -36,14 +36,14 @@ def test_words_of_a_document_stand_out_from_their_shades(tab, tmp_path, scheme, 
     tab.goto(write(tmp_path, look=look).as_uri())
     boxes = tab.locator("svg [id*='shade-']")
     assert boxes.count() == 18
-    inks = tab.evaluate(  # of the letters, which are drawn after all shades, as a browser resolves them
+    inks = tab.evaluate(  # the colours of the letters, which are drawn over all shades, as the browser resolves them
         """() => [...document.querySelector("svg [id*='shade-']").closest("svg").querySelectorAll("text")]
           .map((each) => getComputedStyle(each).fill)"""
     )
     for k in range(18):
         letters = luminance([int(part) for part in re.findall(r"\d+", inks[k])[:3]])
         shot = Image.open(io.BytesIO(boxes.nth(k).screenshot())).convert("RGB")
-        shade = luminance(shot.getpixel((2, shot.height // 2)))  # before the first letter
+        shade = luminance(shot.getpixel((2, shot.height // 2)))  # left of the first letter
         light, dark = max(letters, shade), min(letters, shade)
         assert (light + 0.05) / (dark + 0.05) >= 4.5
 
@@ -78,11 +78,11 @@ def test_a_wide_table_scrolls_in_its_own_box_and_shows_that_it_does(tab, tmp_pat
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     level = int(paper.split("(")[1].split(",")[0])
     shaded = abs(edges()[1] - level)
-    assert shaded > 20  # there is more
+    assert shaded > 20  # there is more to scroll to
     box.evaluate("node => node.scrollTo(node.scrollWidth, 0)")
-    assert abs(edges()[1] - level) < shaded / 2  # letters and rules are left
+    assert abs(edges()[1] - level) < shaded / 2  # only letters and rules are left
     first = tab.locator("tbody td").first.bounding_box()
-    assert 0 <= first["x"] < 30  # the name of the row stays in sight
+    assert 0 <= first["x"] < 30  # the name of the row stays visible
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("**/index.html")), ids=lambda path: path.parent.name)

@@ -1,4 +1,4 @@
-"""A weight has one colour on every page: the scale from 0 to 1 with its bar, and the switch that stretches it."""
+"""A weight has one colour on every page: the colour bar from 0 to 1, and the switch that stretches it."""
 
 from dataclasses import replace
 from importlib import resources
@@ -32,7 +32,7 @@ KINDS = {
 
 
 def scaled(most):
-    """One head whose largest weight is `most`: exp(-|i - j|) over four words, and nothing of it a distribution."""
+    """Return an exhibit of one head with weights `most` · exp(-|i - j|) over four words; they are no distribution."""
     near = torch.exp(-(torch.arange(4)[:, None] - torch.arange(4)).abs().float())
     side = exhibits.side(["one", "two", "three", "four"])
     view = exhibits.view("cross", "to the source", "cross", 0, "written", "source", most * near[None], entropy=None)
@@ -45,7 +45,7 @@ def ends(tab, section):
 
 
 def test_the_same_weight_has_the_same_colour(opened):
-    """However large the others of its map are; stretched, the largest has the darkest colour, and is named."""
+    """The other weights of the map do not matter; stretched, the largest weight is darkest and the bar names it."""
     darkest = {}
     for most in (0.28, 1.0):
         tab = opened(page(scaled(most)))
@@ -57,7 +57,7 @@ def test_the_same_weight_has_the_same_colour(opened):
         largest = {0.28: ".28", 1.0: "1"}[most]
         assert ends(tab, "heads") == ["0", largest, "stretched:", "the", "largest", "is", largest]
     assert darkest[1.0] == pytest.approx(11 + 60 + 111, abs=6)
-    assert 560 < darkest[0.28] < 700  # of 765: seen beside the paper, and far from 1
+    assert 560 < darkest[0.28] < 700  # of 765: visible on the paper, and far from the colour of 1
 
 
 def test_a_word_is_shaded_by_its_weight(opened):
@@ -84,7 +84,7 @@ def test_every_kind_has_a_bar_and_the_switch(opened, name):
     assert float(ends(tab, section)[1]) < 1.0 or section == "heads"
     assert "stretched" in tab.locator(f"[data-section={section}]").inner_text()
     assert "stretch=1" in tab.url
-    tab.reload()  # it is remembered as the other choices are
+    tab.reload()  # the page remembers it like the other settings
     tab.wait_for_selector("html[data-ready]", state="attached")
     assert switch.is_checked()
     assert "stretched" in tab.locator(f"[data-section={section}]").inner_text()
@@ -119,7 +119,7 @@ def test_a_lecture_has_bar_and_switch(opened):
 
 
 def test_punctuation_is_a_word_of_its_own(opened):
-    """A full stop that takes all does not darken the word before it; a link counts the words of the text."""
+    """A full stop that takes all weight does not darken the word before it; a link counts the words of the text."""
     pieces = ("▁not", "▁b", "ad", ".", "▁(", "well", ")", ".")
     words = (0, 1, 1, 1, 2, 2, 2, 2)
     side = Side(pieces, words, ("not", "bad.", "(well)."))
@@ -133,7 +133,7 @@ def test_punctuation_is_a_word_of_its_own(opened):
 
 
 def test_a_row_shows_what_its_beginning_takes(opened):
-    """Of words, too: what `<s>` and the like take is not lost."""
+    """Also with words instead of pieces: the weight of `<s>` and the like is visible."""
     tab = opened(page(exhibits.transformer(layers=1, heads=1)))
     tab.locator("[data-section=heads] .multiple").last.click()
     names = tab.locator("[data-section=heads] .large .name.of-column")

@@ -14,7 +14,7 @@ from regard.data import sentence_split
 from regard.serving.app import read_static
 
 pytestmark = pytest.mark.browser
-# How long a letter at the end of the source takes until it is painted.
+# The time from typing a letter at the end of the source until it is painted.
 KEYSTROKE = """() => new Promise((done) => {
   const area = document.querySelector(".source textarea"), start = performance.now();
   area.setSelectionRange(area.value.length, area.value.length);
@@ -63,7 +63,7 @@ def test_it_translates_as_one_types_and_sends_only_what_changed(page):
         "She "[:3],
     }
     page.sent.clear()
-    page.source.fill("She cries\n\nwe were here .")  # known, in another order and in lines of their own
+    page.source.fill("She cries\n\nwe were here .")  # known sentences, in another order and on separate lines
     page.settle()
     assert asked(page) == []
     lines = page.target.input_value().split("\n")
@@ -80,7 +80,7 @@ def test_a_newer_keystroke_cancels_the_older_request(page, server):
 
 
 def test_the_word_at_the_caret_is_linked_to_the_translation_that_stands_there(page):
-    """While one types, translations come and go: what is said of a word is of the last one."""
+    """Translations come and go while a user types; the links of a word belong to the last translation."""
     page.source.focus()
     page.tab.keyboard.type("we were here . my old dog sleeps", delay=30)
     page.settle()
@@ -120,7 +120,7 @@ def test_tokens_are_shaded_by_their_probability(page):
     (output,) = [each for each in asked(page) if each["texts"] == ["we were here ."]][-1:]
     assert output["scores"] is True
     marks = page.marks()
-    assert [word for k in (1, 2, 3) for word in marks.get(f"doubt-{k}", [])]  # a model of a hundred steps doubts
+    assert [word for k in (1, 2, 3) for word in marks.get(f"doubt-{k}", [])]  # the model had a hundred steps
 
 
 def test_what_stands_before_the_caret_is_a_prefix(page):
@@ -144,7 +144,7 @@ def test_what_stands_before_the_caret_is_a_prefix(page):
 
 
 def test_equal_sentences_keep_their_own_prefixes(page):
-    """One that is typed before the other does not take what was fixed there."""
+    """A sentence typed before an equal one does not take over its forced prefix."""
     page.translate("I sleep .\nwe were here .")
     page.target.evaluate(
         "area => { const at = area.value.indexOf('\\n') + 1; area.focus(); area.setSelectionRange(at, at); }"
@@ -299,12 +299,12 @@ def test_a_model_shows_what_it_can_do_and_nothing_else(page):
         assert all(page.tab.locator(each).count() == 0 for each in absent), model
         assert page.tab.locator("#against-label").is_visible() == (model == "luong")
     page.tab.select_option("#model", "rnn")
-    page.translate("we were here .")  # a model without attention is not asked for links
+    page.translate("we were here .")  # the page asks for no links from a model without attention
     assert asked(page)[-1]["alignment"] is False
 
 
 def test_twenty_pages_stay_usable_and_come_in_order(page):
-    """60,000 characters: sentences come from the first to the last, and the next letter is on screen at once."""
+    """60,000 characters: sentences arrive from first to last, and the next typed letter is on screen at once."""
     words = ["we", "were", "here", "she", "sleeps", "my", "old", "dog", "drinks", "water", "Martin", "cries"]
     sentence = [" ".join(words[(k * 7 + j) % len(words)] for j in range(9)) + f" {k} ." for k in range(1200)]
     text = "\n".join(" ".join(["S" + each for each in sentence[k : k + 12]]) for k in range(0, 1200, 12))
@@ -316,12 +316,12 @@ def test_twenty_pages_stay_usable_and_come_in_order(page):
     for _ in range(6):
         lines = [bool(line.strip()) for line in page.target.input_value().split("\n")]
         assert len(lines) == 100
-        assert lines[:-1] == sorted(lines[:-1], reverse=True)  # none before one above it, save where one types
+        assert lines[:-1] == sorted(lines[:-1], reverse=True)  # none before one above it, except where the user types
         assert sum(lines) >= seen
         seen = sum(lines)
         times.append(page.tab.evaluate(KEYSTROKE))
         page.tab.wait_for_timeout(100)
-    assert min(times) < 300, times  # milliseconds; the others may have shared the processor
+    assert min(times) < 300, times  # milliseconds; other processes may have used the processor
     print(f"a letter in twenty pages: {times}")
     assert all(len(table["texts"]) <= 128 and sum(map(len, table["texts"])) <= 20_000 for table in asked(page))
     page.source.fill("we were here .")
@@ -329,7 +329,7 @@ def test_twenty_pages_stay_usable_and_come_in_order(page):
 
 
 def test_a_text_that_was_just_typed_outlives_a_reload(browser, server):
-    """Also with a link in the address, whose text the page has taken over."""
+    """This also holds with a link in the address whose text the page has taken over."""
     with open_served(browser, server.address) as page:
         page.open()
         for text in ("we were here .", "I sleep .", ""):
@@ -375,7 +375,7 @@ def test_history_copy_download_and_links(browser, server):
 
 
 def test_sentences_are_cut_as_the_server_cuts_them(browser):
-    """In the browser's own script, against regard.data.sentence_split."""
+    """Compare the browser's script with regard.data.sentence_split."""
     texts = [
         "Mr. Smith came. He left! Did he? Yes.",
         "z. B. am 3. Mai. J. S. Bach lebte. 1985. Gut.",
@@ -419,7 +419,7 @@ def test_sentences_are_cut_as_the_server_cuts_them(browser):
 
 
 def test_whatever_is_typed_where_the_two_sides_stay_in_step(page):
-    """A hundred random edits of both sides: nothing breaks, and in the end the translation is that of the source."""
+    """After a hundred random edits of both sides nothing is broken, and the translation is that of the source."""
     draw, run = random.Random(random.random()), load(STORED / "luong")
     keys = ["Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "Enter", "Control+z", "Shift+ArrowLeft"]
     words = ["we ", "were ", "here . ", "she ", "sleeps . ", "\n", "א ", "😀", "<b>", "  "]

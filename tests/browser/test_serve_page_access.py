@@ -19,7 +19,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def axe():
-    """axe-core, a script that looks for what keeps people from using a page."""
+    """Return the script of axe-core, which looks for accessibility problems."""
     package = pytest.importorskip("axe_playwright_python", reason="pip install 'regard[dev]' brings axe-core")
     return resources.files(package).joinpath("axe.min.js").read_text()
 
@@ -112,12 +112,12 @@ def test_no_width_makes_it_scroll_sideways(browser, server, width):
             if show is show_inside:
                 page.tab.get_by_role("button", name="Close").click()
         page.tab.select_option("#model", "luong")
-        page.translate("a" * 3000 + " " + "word " * 100)  # a word that fits no line
+        page.translate("a" * 3000 + " " + "word " * 100)  # a word that is longer than any line
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_lines_below_a_field_stand_exactly_below_its_words(browser, server):
-    """Marks are painted there: the two must break in the same places."""
+    """The page paints marks on these lines, so both layers must break in the same places."""
     texts = [
         "word " * 90,
         "a" * 400,

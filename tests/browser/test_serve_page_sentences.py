@@ -1,4 +1,4 @@
-"""The page cuts a text as its model wants it: into sentences, also without capitals, or into lines."""
+"""The page splits a text as its model needs it: into sentences, also without capitals, or into lines."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from regard import load
 from regard.data import sentence_split
 
 pytestmark = pytest.mark.browser
-TEXTS = {  # and their sentences
+TEXTS = {  # each with its sentences
     "we were here. I sleep. She cries.": ["we were here.", "I sleep.", "She cries."],
     "we were here. she cries there.": ["we were here.", "she cries there."],
 }

@@ -1,8 +1,8 @@
-"""How long the page takes from a keystroke to the translation on the screen, with the model that `regard demo` trains.
+"""The time from a keystroke to the translation on the screen, with the model that `regard demo` trains.
 
     REGARD_DEMO=runs/demo .venv/bin/python -m pytest -s tests/browser/test_serve_page_speed.py
 
-measures with a run that is there already; without it the demo is trained first.
+measures an existing run; without the variable the test trains the demo first.
 """
 
 import os
@@ -30,7 +30,7 @@ SENTENCES = [
 ]
 MOST = 150  # milliseconds
 
-# Notes when a letter was typed, and when the whole text was next translated and painted.
+# Record when a letter was typed, and when the whole text was next translated and painted.
 WATCH = """() => {
   const source = document.querySelector(".source textarea"), pane = document.querySelector(".target");
   let pressed = 0, typed = null;
@@ -58,7 +58,7 @@ def run(tmp_path_factory):
 
 
 def test_a_translation_is_there_within_150_milliseconds(browser, run, tmp_path):
-    """From the last keystroke to the painted text, with nothing in between but the page, the server and the search."""
+    """Measure from the last keystroke to the painted text, with only the page, the server and the search in between."""
     times = []
     with serve_process(str(run), folder=tmp_path) as server, open_served(browser, server.address) as page:
         page.open()
@@ -68,7 +68,7 @@ def test_a_translation_is_there_within_150_milliseconds(browser, run, tmp_path):
                 text = sentence if number == 0 else f"{sentence[:-1]} {number}{sentence[-1]}"
                 page.source.fill("")
                 page.tab.keyboard.type(text[:-1], delay=15)
-                page.tab.wait_for_timeout(300 if number % 2 else 40)  # after a pause, and in the flow
+                page.tab.wait_for_timeout(300 if number % 2 else 40)  # after a pause, and while typing
                 page.tab.evaluate("window.took = null")
                 page.tab.keyboard.type(text[-1])
                 page.until(lambda: page.tab.evaluate("window.took") is not None, "a translation")
@@ -76,4 +76,4 @@ def test_a_translation_is_there_within_150_milliseconds(browser, run, tmp_path):
     times.sort()
     median, most = statistics.median(times), times[int(0.95 * len(times))]
     print(f"{len(times)} keystrokes: median {median:.0f} ms, 95th percentile {most:.0f} ms, slowest {times[-1]:.0f} ms")
-    assert times[len(times) // 10] < MOST  # of the tenth that other work on this machine disturbed least
+    assert times[len(times) // 10] < MOST  # the tenth that other work on this machine disturbed least

@@ -15,7 +15,7 @@ from regard.tasks import start
 
 pytestmark = pytest.mark.browser
 TEXT = "we were here ."
-# What a browser writes to its console when it is refused, or not answered at all.
+# What a browser logs to its console when a request is refused or not answered.
 REFUSED = ("Failed to load resource", "net::ERR")
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>"\'&amp;<b>'
 
@@ -36,10 +36,10 @@ def test_a_server_that_goes_away_takes_no_text_with_it(browser, tmp_path):
         page.until(lambda: "does not answer" in page.notice, "the sentence")
         assert "Your text stays here." in page.notice
         assert page.source.input_value() == f"{TEXT} I sleep ."
-        assert page.target.input_value().startswith(before)  # what was known stays
+        assert page.target.input_value().startswith(before)  # the earlier translation stays
         port = first.address.rsplit(":", 1)[1]
         with serve_process(*stored("luong"), folder=tmp_path, flags=("--port", port)):
-            if page.notice:  # it may have tried by itself already
+            if page.notice:  # it may have retried already
                 page.tab.get_by_role("button", name="Try again").click(force=True)
             page.until(lambda: not page.notice, "the end of the notice")
             assert page.settle().startswith(before)
@@ -83,7 +83,7 @@ def test_a_key_is_asked_for_and_kept_for_the_tab(browser, tmp_path):
         open_served(browser, server.address) as page,
     ):
         page.expected = REFUSED
-        page.tab.goto(server.address)  # which needs no key
+        page.tab.goto(server.address)  # the page itself needs no key
         for key in ("wrong", "secret"):
             page.tab.wait_for_selector("#key[open]")
             page.tab.fill("#key-text", key)
@@ -97,7 +97,7 @@ def test_a_key_is_asked_for_and_kept_for_the_tab(browser, tmp_path):
             "secret",
             None,
         ]
-        for number in range(9):  # six a minute: now it is busy
+        for number in range(9):  # the limit is six a minute: now the server is busy
             page.source.fill(f"{TEXT} I sleep {number} .")
             page.tab.wait_for_timeout(50)
         page.until(lambda: "The server is busy." in page.notice, "the sentence")
@@ -135,7 +135,7 @@ def test_a_server_that_stops_or_refuses_says_so(browser, tmp_path):
             page.tab.get_by_role("button", name="Try again").click(force=True)
             page.until(lambda: not page.notice, "the end of the notice")
             assert page.settle()
-        page.translate("word " * 200)  # longer than a request may be: sent in parts
+        page.translate("word " * 200)  # longer than a request may be: the page sends it in parts
 
 
 def test_text_is_never_markup(browser, tmp_path):
@@ -155,7 +155,7 @@ def test_text_is_never_markup(browser, tmp_path):
         page.source.press("End")
         page.tab.get_by_role("button", name="Look inside").click()
         page.tab.frame_locator("iframe.ready").locator("section").first.wait_for()
-        page.tab.wait_for_timeout(1700)  # until it is in the history
+        page.tab.wait_for_timeout(1700)  # until the page has stored it in the history
         page.tab.get_by_role("button", name="History").click()
         assert "<img src=x" in page.tab.locator("#past").inner_text()
         page.tab.keyboard.press("Escape")

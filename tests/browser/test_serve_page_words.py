@@ -1,4 +1,4 @@
-"""What the page of `regard serve` says of words: left out, never seen, others; and of a server or model not there."""
+"""What the page of `regard serve` says about words: left out, unseen and alternative; and about missing servers."""
 
 import math
 import signal
@@ -33,16 +33,16 @@ def test_words_that_the_translation_leaves_out_have_a_wavy_line_and_are_named(pa
     (output,) = next(load(STORED / "luong").stream([LONG], coverage=True))
     words = LONG.split()
     expected = [" ".join(words[start:end]) for start, end in output.untranslated]
-    assert expected  # or this shows nothing
+    assert expected  # otherwise this test shows nothing
     page.until(lambda: page.marks().get("untranslated"), "a mark")
     assert page.marks()["untranslated"] == expected
     notes = page.tab.locator(".target .word-notes")
     assert notes.locator(".untranslated").all_inner_texts() == expected
     assert notes.inner_text().startswith("Perhaps not translated: ")
-    # The line below the words is of the form that the sentence shows.
+    # The line below the words has the style that the sentence shows.
     line = "(place) => getComputedStyle(document.querySelector(place)).textDecorationStyle"
     assert page.tab.evaluate(line, ".word-notes .untranslated") == "wavy"
-    # Who listens in the source is told as well.
+    # A screen reader in the source field hears the note as well.
     assert page.source.get_attribute("aria-describedby") == notes.get_attribute("id")
     page.translate("we were here .")
     page.until(lambda: not page.marks().get("untranslated"), "the end of a mark")
@@ -60,7 +60,7 @@ def test_words_that_training_never_saw_have_a_dotted_line_and_are_named(page):
     assert "Never seen in training: жук, <i>жаба</i>" in notes.inner_text()
     line = "(place) => getComputedStyle(document.querySelector(place)).textDecorationStyle"
     assert page.tab.evaluate(line, ".word-notes .unknown") == "dotted"
-    page.tab.select_option("#against", "rnn")  # which has no attention, and knows as few words
+    page.tab.select_option("#against", "rnn")  # it has no attention, and an equally small vocabulary
     page.until(lambda: page.tab.locator(".word-notes .unknown").count() == 4, "the notes of both")
     assert page.source.get_attribute("aria-describedby") == "words-A words-B"
     page.tab.select_option("#model", "han")
@@ -103,9 +103,9 @@ def test_the_last_translation_stays_in_grey_while_the_server_is_gone(browser, tm
         first.wait()
         colour = "getComputedStyle(document.querySelector('.target textarea')).color"
         usual = page.tab.evaluate(colour)
-        page.source.fill("my old dog sleeps .")  # another text: nothing of it is known
+        page.source.fill("my old dog sleeps .")  # another text, about which nothing is known
         page.until(lambda: "does not answer" in page.notice, "the sentence")
-        for _ in range(3):  # it stays, however often the page tries again
+        for _ in range(3):  # the notice stays, however often the page retries
             page.tab.wait_for_timeout(1200)
             shown = page.target.input_value()
             assert shown
@@ -126,7 +126,7 @@ def test_a_proxy_that_has_lost_its_server_is_asked_again(page, status):
     page.source.fill("we were here .")
     page.until(lambda: "The server does not answer." in page.notice, "the sentence")
     page.tab.unroute("**/v1/translate")
-    assert page.settle()  # by itself
+    assert page.settle()  # without a user action
     assert page.notice == ""
 
 
@@ -138,7 +138,7 @@ def test_a_link_names_a_model_with_or_without_a_text(browser, server):
         page.translate("we were here .")
         page.tab.evaluate("location.hash = '#model=luong'")
         page.until(lambda: page.tab.locator("#model").input_value() == "luong", "the other model")
-        assert page.source.input_value() == "we were here ."  # which the link does not take away
+        assert page.source.input_value() == "we were here ."  # the link does not replace it
         page.settle()
         share = page.tab.locator(".tools button", has_text="Share")
         share.click()

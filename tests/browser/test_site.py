@@ -1,4 +1,4 @@
-"""The site is built without a warning, and a search finds the right page first."""
+"""The site builds without a warning, and a search finds the right page first."""
 
 import functools
 import http.server
@@ -35,7 +35,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The address of the site, as a server would have it."""
+    """Build the site, serve it and return its address."""
     out = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", DOCS, out]
     done = subprocess.run(build, capture_output=True, text=True)
@@ -107,7 +107,7 @@ BROKEN = """() => [...document.querySelectorAll("h1, h2, h3")].flatMap((heading)
 @pytest.mark.parametrize("width", [400, 1280])
 @pytest.mark.parametrize("page", ACCESS)
 def test_axe_finds_nothing(site, tab, page, width):
-    """Headings have a level, landmarks a name, and what scrolls can be reached with keys."""
+    """axe finds no violation: heading levels, landmark names and keyboard access to scrollable regions are right."""
     package = pytest.importorskip("axe_playwright_python", reason="pip install 'regard[dev]' brings axe-core")
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(f"{site}/{page}.html")

@@ -1,4 +1,4 @@
-"""A walk from x to the word in a real browser: parts and formulas of every sort of kind, folded and unfolded."""
+"""A walk from x to the word in a real browser: parts and formulas of every sort of model, folded and unfolded."""
 
 import pytest
 from inspection.subjects import exhibit_of_subject

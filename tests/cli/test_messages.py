@@ -1,4 +1,4 @@
-"""What commands print: tables, messages, and mistakes in one line."""
+"""Output of commands: tables, messages, and mistakes in one line."""
 
 import fcntl
 import io
@@ -28,13 +28,13 @@ SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 @pytest.fixture
 def terminal(request):
-    """A terminal of as many columns as the parameter says: a stream that writes to it, and what reads from it."""
+    """Return a stream to a terminal with that many columns, and a function that reads what was written."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, request.param, 0, 0))
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
 
         def read():
-            stream.write("\f")  # what was written may come in parts
+            stream.write("\f")  # an end mark, as the text may arrive in parts
             stream.flush()
             parts = []
             while not parts or not parts[-1].endswith(b"\f"):
@@ -81,7 +81,7 @@ def test_columns_fit_whatever_they_hold():
             [" ".join("x" * rng.randint(1, 9) for _ in range(rng.randint(0, 12))) for _ in range(4)] for _ in range(4)
         ]
         widths = fit_columns(columns, 60)
-        assert sum(widths) + 6 <= 60  # four columns of words of at most nine letters always can
+        assert sum(widths) + 6 <= 60  # four columns of words of at most nine letters always fit
         for column, width in zip(columns, widths, strict=True):
             for cell in column:
                 lines = wrap_cell(cell, width)

@@ -1,8 +1,8 @@
 """Every command in a new interpreter, as a shell starts it: nothing that the tests have imported helps it.
 
-Most tests of commands run in this process or in one forked from it, which is faster. The commands here are those that
-no other fast test starts. Each does its work on a stored run, but for `bench` and `demo`, whose work takes longer:
-here they refuse a mistake, and do it in a slow test.
+Most tests of commands run in this process or in a fork of it, which is faster. This file tests the commands that no
+other fast test starts. Each does its work on a stored run, except `bench` and `demo`, which take longer: here they
+refuse a mistake, and a slow test does their work.
 """
 
 import os
@@ -18,14 +18,14 @@ SCRIPT = str(Path(sys.executable).with_name("regard"))
 TESTS = Path(__file__).parents[1]
 STORED = TESTS / "stored_runs"
 CPU = ("--device", "cpu")
-# Commands that another fast test starts as `regard` or `python -m regard`, and where.
+# Commands that another fast test starts as `regard` or `python -m regard`, and that test's file.
 ELSEWHERE = {
     "models": "test_plugins.py",
     "serve": "serving/test_server.py",
     "train": "promises/test_portable.py",
     "translate": "cli/commands/test_translate.py",
 }
-# What each of the others is asked, its exit status, and how its output or its message begins.
+# The arguments of each of the others, its exit status, and the beginning of its output or message.
 COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "align": ([STORED / "rnnsearch", "--source", "source", "--target", "target", *CPU], 0, ("0-", "1-", "2-")),
     "bench": (["attention", "--rounds", "2"], 2, "regard: --rounds: 2 given, expected at least 3"),
@@ -46,10 +46,10 @@ COMMANDS: dict[str, tuple[list[str | Path], int, str | tuple[str, ...]]] = {
     "show": ([STORED / "han"], 0, "run "),
     "study": (["--list"], 0, "fixed-context "),
 }
-# Those that open a run and train nothing: torch's compiler, as long to import as torch, is not for them, nor are the
-# symbols that it computes with.
+# Commands that open a run and train nothing. They must not import torch's compiler or its symbolic shapes, which take
+# as long to import as torch.
 OPENING = {"align", "caption", "classify", "look", "pack", "sample", "score"}
-# How many lines the work of some has.
+# The number of lines that some of them print.
 LINES = {"align": 2, "caption": 1, "classify": 1, "sample": 1, "score": 2}
 LONG = {
     "bench": (["lstmn", "--rounds", "3", "--threads", "1"], 0, "LSTMN, one step at length 50"),
@@ -60,7 +60,7 @@ LONG = {
 def start(folder, name, arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error", "REGARD_CACHE": str(folder)}
     if name in OPENING:
-        environment["PYTHONPROFILEIMPORTTIME"] = "1"  # Python names on standard error what it imports
+        environment["PYTHONPROFILEIMPORTTIME"] = "1"  # Python lists its imports on standard error
     return subprocess.run(
         [SCRIPT, name, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=280
     )

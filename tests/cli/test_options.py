@@ -1,4 +1,4 @@
-"""Options that several commands have: numbers within limits, and the search's own words."""
+"""Options that several commands share: numbers within limits, and the options of the search."""
 
 import dataclasses
 import importlib
@@ -28,7 +28,7 @@ from regard.errors import CommandError
 
 
 def parse(option, *arguments: str):
-    """What a command with one option makes of what is typed."""
+    """Print the value that a command with one option parses."""
     app = typer.Typer(rich_markup_mode=None)
 
     @app.command()
@@ -115,7 +115,7 @@ SEARCH = [field.name for field in dataclasses.fields(Options)]
 
 
 def search_app(*names, **words):
-    """A command with options of the search between two of its own, which prints what it is given."""
+    """Return a command with search options between two of its own; it prints its arguments."""
     app = typer.Typer(rich_markup_mode=None)
 
     @app.command()
@@ -166,11 +166,11 @@ def test_a_command_is_shorter_than_sixty_lines():
 
 
 def test_no_option_leaves_its_name_to_its_value():
-    """Some versions of typer call an option --DEVICE whose value is DEVICE, unless its own name is given, too."""
+    """Some versions of typer call an option --DEVICE with the value DEVICE unless the option has a name of its own."""
     for path in sorted(Path(regard.cli.commands.__path__[0]).glob("[a-z]*.py")):
         command = getattr(importlib.import_module(f"regard.cli.commands.{path.stem}"), path.stem)
         for parameter in inspect.signature(command).parameters.values():
             for info in getattr(parameter.annotation, "__metadata__", ()):
                 if isinstance(info, OptionInfo) and info.metavar == parameter.name.upper():
-                    names = (info.default, *(info.param_decls or ()))  # in an annotation the first name stands there
+                    names = (info.default, *(info.param_decls or ()))  # in an annotation, the first name stands there
                     assert f"--{parameter.name}" in names, (path.stem, parameter.name)

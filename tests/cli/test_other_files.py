@@ -1,4 +1,4 @@
-"""CSV and encodings other than UTF-8 through the commands: the same result as from TSV in UTF-8."""
+"""CSV and encodings other than UTF-8 give the same results in commands as TSV in UTF-8."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from regard.data import CorpusSettings, DataSettings
 from regard.io import read_chunks
 from regard.run import load
 
-# typer's own classes are not those it documents
+# typer uses other classes than it documents
 pytestmark = [pytest.mark.unchecked, pytest.mark.usefixtures("without_report")]
 TRAIN, TRANSLATE = Command("train"), Command("translate")
 SHORT = ("--steps", "1", "--batch-tokens", "256", "--device", "cpu", "--preset", "tiny", "--anyway")
@@ -36,7 +36,7 @@ def write_csv(path, rows, header=None, separator=",", encoding="utf-8"):
 
 
 def corpus_of(*arguments):
-    """The training pairs and held-out ones of a run."""
+    """Train a run, and return its held-out pairs and its number of training pairs."""
     TRAIN.right(*arguments, *SHORT, "--out", "run")
     prepared = load("run").settings.row.load().prepare(load("run").settings)
     return sorted(prepared.valid_pairs), prepared.counts["pairs"]
@@ -119,7 +119,7 @@ def test_the_line_to_type_is_named_and_works(tmp_path, encoding):
     option = shlex.split(sentence.split("add ")[1].split(" (")[0])
     TRAIN.right(*files, *option, *SHORT, "--out", "run")
     assert load("run").settings.data.encoding == encoding
-    resumed = TRAIN.typed("--resume", "run", "--steps", "2")  # the run knows
+    resumed = TRAIN.typed("--resume", "run", "--steps", "2")  # the run stores the encoding
     assert resumed.exit_code == 0, resumed.output
     translated = TRANSLATE.typed("run", files[1], *option, "--longest", "4")
     assert len(translated.stdout.splitlines()) == 80

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: in a process of its own; what help looks like, and old names of options."""
+"""The command line in a process of its own: start-up, signals, completion, help and old names of options."""
 
 import importlib
 import os
@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import regard
 from regard.cli.program import OLD_NAMES, SECTIONS, app
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 SCRIPT = str(Path(sys.executable).with_name("regard"))
 
-# The command line with one more command, `act`, that does what the test says.
+# The command line with an extra command, `act`, that runs the test's code.
 WITH_COMMAND = """
 import sys
 from regard.cli import program
@@ -92,7 +92,7 @@ def test_under_half_a_second(flag):
         regard_(flag)
         return time.perf_counter() - start
 
-    assert any(once() < 0.5 for _ in range(5))  # as the shortest of five, without those that follow it
+    assert any(once() < 0.5 for _ in range(5))  # the fastest of up to five
 
 
 def test_help_imports_nothing_heavy():
@@ -125,7 +125,7 @@ def test_a_bug_keeps_its_traceback():
     assert "ZeroDivisionError" in shown.stderr
 
 
-# What a shell without job control starts with `&` ignores interrupts, and so does all that it starts; this test, too.
+# A shell without job control starts `&` commands with SIGINT ignored; children inherit that, and so does this test.
 HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 IGNORED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
@@ -136,7 +136,7 @@ def test_control_c_is_one_line():
 
 
 def test_control_c_that_is_ignored_stays_ignored():
-    """As in `regard … &` of a script: an interrupt is for what is in the foreground."""
+    """As in `regard … &` in a script: an interrupt is meant for the foreground process."""
     shown = act(f"{IGNORED}; signal.raise_signal(signal.SIGINT); print('to the end')")
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, "to the end\n", "")
 
@@ -160,7 +160,7 @@ def test_a_broken_pipe_is_silent(often):
         ("regard tr", ["train", "translate"]),
         ("regard translate --ba", ["--batch-tokens"]),
         ("regard align --g", ["--gold"]),
-        ("regard align --outp", []),  # an old name, which works and is not offered
+        ("regard align --outp", []),  # an old name, which still works and is not offered
     ],
 )
 def test_completion(typed, completions):
@@ -171,7 +171,7 @@ def test_completion(typed, completions):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_completion_in_bash():
-    """The script that --show-completion prints, as bash runs it when a person presses Tab."""
+    """Bash runs the script that --show-completion prints as it does when a user presses Tab."""
     press_tab = "COMP_WORDS=(regard tra); COMP_CWORD=1; _regard_completion regard; echo ${COMPREPLY[@]}"
     shown = subprocess.run(
         ["bash", "--norc", "-c", f'script="$(regard --show-completion)"; eval "$script"; {press_tab}'],
@@ -184,10 +184,10 @@ def test_completion_in_bash():
     assert shown.stdout.split() == ["train", "translate"]
 
 
-# ---- help, and options that were called otherwise
+# ---- help, and former names of options
 
 GROUP = typer.main.get_command(app)
-MODULES = {"import": "import_"}  # of commands whose names Python keeps for itself
+MODULES = {"import": "import_"}  # of commands whose names are Python keywords
 NAMES = sorted(GROUP.commands)
 
 
@@ -202,7 +202,7 @@ def test_every_command_stands_in_one_section():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_summary_is_one_whole_line(name):
     summary = GROUP.commands[name].short_help
-    assert len(summary) <= 65  # beside the longest name, on 80 columns
+    assert len(summary) <= 65  # it fits beside the longest name, on 80 columns
     assert not summary.endswith(".")
     assert summary == help_of(name, 200).splitlines()[2].strip().removesuffix(".")
 
@@ -216,7 +216,7 @@ def test_help_ends_with_two_examples(name):
     for example in examples:
         program, command, *words = shlex.split(example.partition(" > ")[0])
         assert (program, command) == ("regard", name)
-        with GROUP.make_context("regard", [name]) as above:  # an option that is not there is an error
+        with GROUP.make_context("regard", [name]) as above:  # an unknown option is an error
             GROUP.commands[name].make_context(name, words, parent=above)
 
 

@@ -108,7 +108,7 @@ def reading(furnish):
     return home
 
 
-@pytest.mark.unchecked  # typer's own classes are not those it documents
+@pytest.mark.unchecked  # typer uses other classes than it documents
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -143,7 +143,7 @@ def test_a_program_is_told_of_them_if_it_asks(reading):
     run.align("flim 1", "2")
     assert messages[1:] == ["flim was never seen in training"]
     assert run.unknown.message() == "zorp and flim were never seen in training"
-    assert load(reading / "run").translate(["1 zorp"])  # and not where it does not
+    assert load(reading / "run").translate(["1 zorp"])  # a program that gives no `warn` is told nothing
 
 
 def test_the_words_of_the_training_are_kept_with_a_run(reading):

@@ -1,4 +1,4 @@
-"""A command as a person types it, in this process."""
+"""Run commands in this process as a user would type them."""
 
 from click.testing import Result
 from typer.testing import CliRunner
@@ -13,26 +13,26 @@ class Command:
         self.name = name
 
     def typed(self, *arguments, stdin: str | bytes | None = None) -> Result:
-        """What came of it; a traceback is raised."""
+        """Run the command and return its result; raise any exception except SystemExit."""
         shown = CliRunner().invoke(app, [self.name, *map(str, arguments)], input=stdin)
         if shown.exception is not None and not isinstance(shown.exception, SystemExit):
             raise shown.exception
         return shown
 
     def right(self, *arguments, stdin: str | bytes | None = None) -> Result:
-        """What came of it, where all went well."""
+        """Run the command, check that it succeeds and return its result."""
         shown = self.typed(*arguments, stdin=stdin)
         assert shown.exit_code == 0, shown.output
         return shown
 
     def said(self, *arguments, stdin: str | bytes | None = None, silent: bool = False) -> list[str]:
-        """The lines on standard output, where all went well; and if it is to be silent, without a message."""
+        """Return the lines on standard output of a successful command; `silent` demands an empty standard error."""
         shown = self.right(*arguments, stdin=stdin)
         assert not (silent and shown.stderr), shown.stderr
         return shown.stdout.splitlines()
 
     def refused(self, *arguments, stdin: str | bytes | None = None) -> str:
-        """The one sentence on standard error."""
+        """Check that the command fails with status 2, and return its one sentence on standard error."""
         shown = self.typed(*arguments, stdin=stdin)
         assert shown.exit_code == 2, shown.output
         assert shown.stdout == ""

@@ -1,4 +1,4 @@
-"""A desk to work at, as the guide supposes one: text files, a run in runs/en-de, the shipped configurations."""
+"""The folder that the guide assumes: text files, a run in runs/en-de, the shipped configurations."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory) -> Path:
-    """The folder; its run has taken twenty steps, and has learned next to nothing."""
+    """Create the folder; its run has trained for twenty steps, and has learned almost nothing."""
     from regard.data import generate
     from regard.report import train_and_report
 
@@ -41,14 +41,14 @@ def furnished(tmp_path_factory) -> Path:
     finally:
         os.chdir(here)
         torch.set_num_threads(threads)
-    for name in ("opus", "nllb"):  # what stands in for imported runs, where only the configuration is read
+    for name in ("opus", "nllb"):  # stand-ins for imported runs, where only the configuration is read
         shutil.copytree(desk / "runs" / "en-de", desk / "runs" / name)
     return desk
 
 
 @pytest.fixture
 def desk(furnished, monkeypatch) -> Path:
-    """The same, as the current folder."""
+    """Make the furnished folder the current one, and return it."""
     monkeypatch.chdir(furnished)
     monkeypatch.setenv("REGARD_CACHE", str(furnished / "cache"))
     return furnished

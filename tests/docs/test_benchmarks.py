@@ -1,4 +1,4 @@
-"""Every ratio on the page of benchmarks stands in the benchmark's own file."""
+"""Every ratio on the page of benchmarks is in the benchmark's own file."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every command, option and key that a page, a notebook, a shipped configuration or a message names is there."""
+"""Every command, option and key that a page, a notebook, a shipped configuration or a message names exists."""
 
 import ast
 import contextlib
@@ -21,7 +21,7 @@ from regard.models import KINDS, Model
 from regard.training import TrainingSettings
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHERS = {  # options of other programs, by the word that the same code or sentence has
+OTHERS = {  # options of other programs, by a word in the same code or sentence
     "torchrun": {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"},
     "regard_bench.quality": {"--together", "--seeds", "--minutes"},
     "sacreBLEU": {"--paired-bs"},
@@ -29,12 +29,12 @@ OTHERS = {  # options of other programs, by the word that the same code or sente
     "curl": {"--json"},
     "hf download": {"--local-dir"},
 }
-STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names of CSS look like options
+STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names in CSS look like options
 TEXTS = texts()
 
 
 def commands() -> dict[str, list[str]]:
-    """What stands behind `regard`; the page is in the key."""
+    """Return the words after `regard` in each command; the key names the page and the line."""
     found = {}
     for page, text in TEXTS.items():
         for line in (each for lines in spans(text) for each in lines):
@@ -50,13 +50,13 @@ COMMANDS = commands()
 
 @cache
 def command_group() -> Any:
-    """What `regard` runs."""
+    """Return the click group behind `regard`."""
     return typer.main.get_command(app)
 
 
 @cache
 def options(name: str) -> frozenset[str]:
-    """The options of a command."""
+    """Return the options of a command."""
     group = command_group()
     return frozenset(each for option in group.commands[name].params for each in (*option.opts, *option.secondary_opts))
 
@@ -69,7 +69,7 @@ def every_option() -> frozenset[str]:
 
 
 def belong(flags: list[str], known: set[str] | frozenset[str], text: str) -> list[str]:
-    """The options that nothing has."""
+    """Return the options that neither the command nor another program has."""
     others = [flags_ for word, flags_ in OTHERS.items() if word in text]
     return [flag for flag in flags if flag not in known.union(*others)]
 
@@ -81,7 +81,7 @@ def test_there_are_commands():
 
 @contextlib.contextmanager
 def parsed(words: list[str]) -> Iterator[tuple[Any, Any]]:
-    """The command, and its context with every option read; what does not exist is an error of the parser."""
+    """Yield a command and its parsed context; an unknown option raises the parser's error."""
     group = command_group()
     name, rest = words[0], words[1:]
     with (
@@ -99,7 +99,7 @@ def test_command_is_understood(line):
 
 @pytest.mark.parametrize("line", [line for line, words in COMMANDS.items() if words[0] == "train" and words[1:]])
 def test_training_would_start(line, desk, capsys):
-    """Up to the point where the data is read: keys and values, the shipped configurations, a run to go on with."""
+    """Check keys and values, the shipped configurations and a run to resume, up to the point where data is read."""
     places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml", "NAME": "configs/files.toml"}
     with parsed([*(places.get(word, word) for word in COMMANDS[line]), "--check"]) as (command, context):
         command.invoke(context)
@@ -107,7 +107,7 @@ def test_training_would_start(line, desk, capsys):
     assert shown.out == "the configuration is valid\n"
     assert all(
         " pairs are few to learn from alone, " in remark for remark in shown.err.splitlines()
-    )  # true of the desk's
+    )  # a remark on the small data of the test
 
 
 @pytest.mark.parametrize("line", [line for line, words in COMMANDS.items() if words[0] == "data" and words[1:]])
@@ -124,7 +124,7 @@ def test_data_is_written(line, desk, tmp_path):
 
 @pytest.mark.parametrize("page", TEXTS)
 def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
-    """`--valid-documents valid.tsv` in a sentence is an option of a command that the same page speaks of."""
+    """`--valid-documents valid.tsv` in a sentence is an option of a command on the same page."""
     quoted = spans(TEXTS[page])[1]
     named = {words[0] for line, words in COMMANDS.items() if line.startswith(f"{page}: ")}
     named |= {word for word in quoted if re.fullmatch(r"[a-z]+", word)}  # `eval` in a table of commands
@@ -135,12 +135,12 @@ def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
     assert wrong == [], f"{page} names options that none of {sorted(named & set(group.commands))} has"
 
 
-# Files that name an option; only their tests parse them.
+# Files that name an option; only their tests parse the options.
 FILES = [path for path in sorted((ROOT / "src").rglob("*.py")) if FLAG.search(path.read_text(encoding="utf-8"))]
 
 
 def messages(source: str) -> str:
-    """The strings of a source file in which an option is named."""
+    """Return the strings of a source file that name an option."""
     nodes = ast.walk(ast.parse(source))
     strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return "\n".join(text for text in strings if FLAG.search(text) and not STYLE.search(text))
@@ -150,7 +150,7 @@ def messages(source: str) -> str:
 def test_every_option_that_the_program_speaks_of_is_one(file):
     source = (ROOT / "src" / file).read_text(encoding="utf-8")
     text = messages(source)
-    own = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))  # of a program of its own
+    own = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))  # options of a program of its own
     if file == "regard/cli/program.py":
         own |= {old for names in OLD_NAMES.values() for old in names}
     assert belong(FLAG.findall(text), every_option() | own, text) == []
@@ -161,14 +161,14 @@ KEYS = {
     "tokenizer": {field.name for field in dataclasses.fields(TokenizerSettings)},
     "training": {field.name for field in dataclasses.fields(TrainingSettings)},
     "model": {field.name for kind in KINDS.values() for field in dataclasses.fields(kind.config)}
-    | {"kind", "preset", *dir(Model)},  # a page may speak of a model in Python, too
+    | {"kind", "preset", *dir(Model)},  # a page may also name attributes of a model in Python
 }
 KEY = re.compile(r"(?<![\w./-])(data|tokenizer|training|model)\.(?!json|safetensors|bin\b|py\b)([a-z_]+)(?![\w(./])")
 
 
 @pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if KEY.search(text)])
 def test_every_key_is_one(page):
-    """`data.cache` in a sentence, and `--set model.span=local-p` in a command."""
+    """This covers `data.cache` in a sentence, and `--set model.span=local-p` in a command."""
     lines = [each for lines in spans(TEXTS[page]) for each in lines]
     wrong = [found[0] for line in lines for found in KEY.finditer(line) if found[2] not in KEYS[found[1]]]
     assert wrong == []

@@ -1,4 +1,4 @@
-"""Each word of the literature is a line of code that runs after the tour of the interface."""
+"""Each term of the literature has a line of code that runs after the tour of the interface."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", PAGE.partition("| word |")[2], re
 
 @pytest.fixture(scope="module")
 def tour():
-    """The names that the tour leaves behind."""
+    """Run the tour and return the names that it defines."""
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     exec(compile(block, "glossary.md", "exec"), names)

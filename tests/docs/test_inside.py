@@ -1,4 +1,4 @@
-"""The figures of `docs/inside/`: training is what it was, to the last bit, and takes the paths that are told."""
+"""The figures of `docs/inside/`: training is bit by bit as before, and follows the documented paths."""
 
 import ast
 import functools
@@ -18,13 +18,13 @@ import regard
 HOME = Path(__file__).parents[2] / "docs" / "inside"
 BEFORE = json.loads((HOME / "before.json").read_text(encoding="utf-8"))
 STEPS = 4
-MORE = 5  # calls of a path that no page is rewritten for
-pytestmark = pytest.mark.unchecked  # the command line is used, and typer's own classes are not those it documents
+MORE = 5  # the pages tolerate so many more calls
+pytestmark = pytest.mark.unchecked  # the command line is used, and typer uses other classes than it documents
 
 
 @pytest.fixture(scope="module")
 def measure():
-    """The script, as a module."""
+    """Import the script as a module."""
     spec = importlib.util.spec_from_file_location("measure", HOME / "measure.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,7 +33,7 @@ def measure():
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
-    """What `measure.py walk` counts, in a process of its own: in this one other tests have filled caches."""
+    """Return the counts of `measure.py walk`, run in a new process: other tests have filled the caches of this one."""
     out = tmp_path_factory.mktemp("walk") / "walk.json"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(regard.__file__).parents[1])}
     subprocess.run([sys.executable, HOME / "measure.py", "walk", "--json", out], env=environment, check=True)
@@ -82,7 +82,7 @@ def test_the_walks_have_not_grown(measure, walked):
     pages = (HOME / "walk.md").read_text(encoding="utf-8"), measure.walk_page(walked["walk"])
     told, found = (numbers_of(page.partition("\n## ")[0], r"\| ([^|]+) \| ([\d,]+) \|") for page in pages)
     titles = [title for title, _ in found]
-    assert titles == [title for title, _ in told]  # searches of as many steps, too
+    assert titles == [title for title, _ in told]  # also the titles of searches, which name their number of steps
     assert sum("a step, the median of" in title for title in titles) == 2
     for (title, (calls,)), (_, (most,)) in zip(found, told, strict=True):
         assert calls <= most + MORE, title
@@ -96,12 +96,12 @@ def test_the_paths_have_not_grown(measure, walked):
             numbers_of(each, row) for each in (page, measure.with_paths(page, walked["files"]))
         )
         assert len(told) == len(title.rpartition(": ")[2].split(", "))
-        assert found[0] <= told[0], title  # files
+        assert found[0] <= told[0], title  # the number of files
         assert all(one <= other + MORE for one, other in zip(found, told, strict=True)), title
 
 
 def numbers_of(page, row):
-    """The rows of a page's table: what they are of, and their numbers."""
+    """Return the title and the numbers of each row of a page's table."""
     rows = re.findall(rf"^{row}", page, re.MULTILINE)
     return [(title, [int(each.replace(",", "")) for each in numbers.split(", ")]) for title, numbers in rows]
 
@@ -118,7 +118,7 @@ def test_the_tree_is_what_is_there():
 
 
 def test_a_new_name_is_there():
-    """Every name that the table of renamed things leads to: a module, or what its file speaks of."""
+    """Every name in the table of renamed things exists: it is a module, or its file contains the name."""
     packages = HOME.parents[1] / "src"
     rows = re.findall(r"^\| `[^`]+` \| (.+) \|$", (HOME / "names.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) > 600
@@ -146,7 +146,7 @@ def test_a_new_name_is_there():
 
 @functools.cache
 def known_in(path):
-    """What a file defines, or speaks of."""
+    """Return the names that a file defines or uses."""
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     return {getattr(node, kind, None) for node in nodes for kind in ("name", "id", "attr", "arg")}
 

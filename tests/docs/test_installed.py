@@ -1,6 +1,6 @@
-"""Every command in a block of a page runs from the installed wheel, in a folder that was empty, with little data.
+"""Every command in a page's code block runs from the installed wheel, in an empty folder, with little data.
 
-`make test` runs those of the first pages from the source; `make test-all` all of them from a wheel.
+`make test` runs the commands of the first pages from the source, and `make test-all` runs all of them from a wheel.
 """
 
 import json
@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 
 def lines() -> dict[str, str]:
-    """The commands of blocks, each once, by the page that has it first."""
+    """Return each command of the code blocks once, under the first page that shows it."""
     found: dict[str, str] = {}
     for page, text in texts().items():
         for line in spans(text)[0]:
@@ -56,14 +56,14 @@ HERE = [name for name in LINES if not name.partition(": ")[2].startswith(tuple(N
 
 @pytest.fixture(scope="session")
 def runs(furnished, tmp_path_factory):
-    """Tiny runs of every kind that a page has commands for."""
+    """Train a tiny run of every kind that the pages' commands need."""
     root = shared_root(tmp_path_factory)
     others = {name: trained(root, name) for name in ("captioner", "convnet", "han", "encoder", "language-model")}
     return {"transformer": furnished / "runs" / "en-de", **others}
 
 
 def words_of(name: str) -> tuple[list[str], str]:
-    """The words behind `regard`, up to what is the shell's, and what is written into its standard input."""
+    """Return the words between `regard` and the first shell operator, and the text for standard input."""
     words = shlex.split(name.partition(": ")[2], comments=True)
     given = "The dog sleeps.\n"
     words = words[words.index("regard") + 1 :]
@@ -73,7 +73,7 @@ def words_of(name: str) -> tuple[list[str], str]:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
-    """A process that has regard from the wheel, and forks for every command; asked by `run(words, folder, stdin)`."""
+    """Start a process that has regard from the wheel and forks for each command: `run(words, folder, stdin)`."""
     home = tmp_path_factory.mktemp("wheel")
     pins = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
     build = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "-w", home, "."]
@@ -121,11 +121,11 @@ def test_a_command_of_the_first_pages_runs(name, tmp_path, runs, monkeypatch):
 @pytest.mark.parametrize("name", HERE)
 def test_a_command_runs_from_the_wheel_in_an_empty_folder(name, tmp_path, runs, installed):
     check(name, tmp_path, runs, installed)
-    shutil.rmtree(tmp_path)  # a run each would fill a disk
+    shutil.rmtree(tmp_path)  # one run per command would fill a disk
 
 
 def test_few_lines_are_not_run_here():
-    """Each has a reason, and each reason has a line."""
+    """Each line that does not run here has a reason, and each reason has a line."""
     assert len(LINES) > 150
     absent = [name for name in LINES if name not in HERE]
     assert len(absent) <= 10

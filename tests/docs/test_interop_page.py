@@ -1,4 +1,4 @@
-"""The commands of the page on models in and out, run in their order, with small random models in place of real ones."""
+"""The commands of the page on import and export run in order, with small random models in place of real ones."""
 
 import re
 import shlex
@@ -34,7 +34,7 @@ def test_the_page_from_top_to_bottom(tmp_path, monkeypatch):
     commands = [shlex.split(line)[1:] for line in spans(PAGE)[0] if line.startswith("regard ")]
     assert [words[0] for words in commands].count("import") == 3
     for words in commands:
-        if words[0] == "serve":  # tests/serving has it
+        if words[0] == "serve":  # tests/serving covers it
             continue
         shown = Command(words[0]).typed(*words[1:], *SHORT.get(words[0], ()))
         assert shown.exit_code == 0, (words, shown.output)

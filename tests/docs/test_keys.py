@@ -1,4 +1,4 @@
-"""The page of keys has every key, with the default and the meaning that the code has."""
+"""The page of keys lists every key with its default and meaning from the code."""
 
 import dataclasses
 import importlib.util
@@ -26,7 +26,7 @@ CLASSES = {
 
 
 def rows(name: str) -> dict[str, list[str]]:
-    """The cells of the first table behind a mark, read as anybody would read Markdown."""
+    """Return the cells of the first table after a mark, as Markdown."""
     marked = PAGE.partition(f"<!-- keys: {name} -->\n\n")[2].partition("\n\n")[0]
     found = [re.split(r"(?<!\\)\|", line)[1:-1] for line in marked.splitlines()[2:]]
     return {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in found}
@@ -45,7 +45,7 @@ def test_every_table_is_there():
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_key_has_its_default_and_meaning(name):
-    """Read back from the page, a default is the default."""
+    """Each default, read back from the page, is the default of the code."""
     table = rows(name)
     fields = {field.name: field for field in dataclasses.fields(CLASSES[name])}
     assert list(table) == list(fields)

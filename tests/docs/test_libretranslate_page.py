@@ -1,4 +1,4 @@
-"""The page on LibreTranslate's clients: its requests are answered as it shows, and its tables are complete."""
+"""The page on LibreTranslate's clients: requests get the answers it shows, and its tables are complete."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def address(desk):
 
 
 def by_httpx(line, folder):
-    """What curl would send, where there is none."""
+    """Send a curl command's request with httpx, for machines without curl."""
     *options, address = shlex.split(line)[1:]
     body, data, files = None, {}, {}
     for option, value in zip(options[::2], options[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, and what is saved in it is what it prints."""
+"""The notebook runs from top to bottom, and its saved output is what it prints."""
 
 import re
 import sys
@@ -51,9 +51,9 @@ def saved():
 
 @pytest.fixture(scope="module")
 def session():
-    """One kernel runs cells that show something, before pyplot is imported and after it, and then the notebook.
+    """Run the cells that show something, before and after pyplot is imported, and then the notebook, in one kernel.
 
-    The notebook imports pyplot, and so comes last; no name that it uses is left from before.
+    The notebook imports pyplot, so it comes last; `%reset` removes the names of the earlier cells.
     """
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     before = [nbformat.v4.new_code_cell(cell) for cell in (*SHOWS, "%reset -f")]
@@ -73,19 +73,19 @@ def shows(session):
 
 
 def execute(notebook):
-    """Run every cell; what they show is in the notebook then."""
+    """Run every cell, and store the output in the notebook."""
     client = NotebookClient(notebook, timeout=120)
-    # Any kernel that is called python3 may be registered on this machine: take the one that runs this test.
+    # Any kernel named python3 may be registered on this machine: use the interpreter that runs this test.
     client.km = client.create_kernel_manager()
     client.km.kernel_spec.argv[0] = sys.executable
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the messaging between kernel and client
+        warnings.simplefilter("ignore")  # warnings of the messages between kernel and client
         client.execute()
     return notebook
 
 
 def printed(cells):
-    """What each code cell wrote, in however many messages that came, and what kinds of things it showed."""
+    """Return what each code cell printed, joined, and the MIME types of what it displayed."""
     return [
         [
             "".join("".join(out.get("text", "")) for out in cell.outputs),
@@ -124,14 +124,14 @@ def test_is_clean(saved):
 
 
 def test_pyplot_is_not_imported(shows):
-    """Whatever is drawn: a figure belongs to whoever asked for it."""
+    """No drawing imports pyplot: a figure belongs to its caller."""
     (cell,) = (cell for cell in shows if cell.source == PYPLOT)
     assert [out.text for out in cell.outputs] == ["False\n"]
 
 
 @pytest.mark.parametrize("last", [-len(CALLS) - 1, None], ids=["alone", "beside pyplot"])
 def test_pages_and_pictures_show_themselves(shows, last):
-    """As the last line of a cell, once, whether a person uses pyplot as well or not."""
+    """The last line of a cell displays once, whether the notebook uses pyplot or not."""
     cells = shows[:last][-len(CALLS) :]
     assert [cell.source for cell in cells] == CALLS
     for cell, kind in zip(cells, ("image/png", "image/png", "text/html"), strict=True):

@@ -1,4 +1,4 @@
-"""What the pages say runs, prints what they say it prints, and what they point at is there."""
+"""The code on the pages runs and prints what they show, and their links and names exist."""
 
 import contextlib
 import io
@@ -12,9 +12,9 @@ from regard.attention import score, span, weighting
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-OTHERS = {"three-parts", "notebook", "slips", "glossary"}  # about no single mechanism
+OTHERS = {"three-parts", "notebook", "slips", "glossary"}  # pages that are not about a single mechanism
 MECHANISMS = [path for path in PAGES if path.parent.name == "attention" and path.stem not in OTHERS]
-# A text block right behind a Python block is what that one prints.
+# A text block right after a Python block is that block's output.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 
@@ -26,7 +26,7 @@ def name(path: Path) -> str:
 def test_code_runs_and_prints_what_is_said(page, request):
     text = page.read_text()
     if page.parent.name == "guide":
-        request.getfixturevalue("desk")  # files, and a run
+        request.getfixturevalue("desk")  # with files and a run
     names: dict[str, object] = {}
     for block in BLOCK.finditer(text):
         code, said = block.groups()
@@ -61,7 +61,7 @@ def test_page_has_all_its_parts(page):
 
 
 def made_of(module: ModuleType, kind: type) -> list[type]:
-    """The public classes of a part that a person would choose."""
+    """Return a module's public classes of this kind, which a user can choose from."""
     found = [getattr(module, name) for name in module.__all__]
     return [one for one in found if isinstance(one, type) and issubclass(one, kind) and one is not kind]
 
@@ -80,7 +80,7 @@ def test_every_part_has_a_page(part):
 
 
 def anchors(page: Path) -> set[str]:
-    """What Sphinx makes of the headings."""
+    """Return the anchors that Sphinx makes from a page's headings."""
     headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -99,7 +99,7 @@ def test_links_lead_somewhere(page):
 
 
 def contents(page: Path) -> list[Path]:
-    """The pages that a page's tables of contents list."""
+    """Return the pages in a page's tables of contents."""
     trees = "".join(re.findall(r"```\{toctree\}(.*?)```", page.read_text(), re.DOTALL))
     listed = re.findall(r"^(?:.*<)?([\w./-]+)>?$", trees, re.MULTILINE)
     return [(page.parent / f"{each}.md").resolve() for each in listed]

@@ -1,4 +1,4 @@
-"""The pages' pictures are those that the library draws today: the same words and numbers, not the same pixels."""
+"""The pages' pictures are up to date: the library draws the same words and numbers, though not the same pixels."""
 
 import importlib.util
 import re
@@ -19,12 +19,12 @@ spec.loader.exec_module(pictures)
 
 
 def written(drawing: str) -> list[str]:
-    """The texts of an SVG."""
+    """Return the texts of an SVG."""
     return [unescape(text) for text in re.findall(r"<text[^>]*>([^<]+)</text>", drawing)]
 
 
 def texts(figure: Figure) -> list[str]:
-    """The texts of a figure, line by line, without drawing it."""
+    """Return a figure's texts, line by line, without drawing it."""
     found = []
     for axes in figure.axes:
         found += [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.xaxis.label]
@@ -32,7 +32,7 @@ def texts(figure: Figure) -> list[str]:
 
 
 def parted(texts: list[str]) -> tuple[list[float], list[str]]:
-    """Numbers and words."""
+    """Separate numbers from words."""
     numbers = [text for text in texts if re.fullmatch(r"-?\d*\.?\d+", text)]
     return [float(number) for number in numbers], [text for text in texts if text not in numbers]
 
@@ -44,8 +44,8 @@ def test_kept_picture_says_what_is_computed_today(name):
     made = pictures.PICTURES[name]()
     (kept, kept_words), (now, words) = parted(written(path.read_text())), parted(texts(pictures.draw(made)))
     assert sorted(kept_words) == sorted(words)
-    if not made.drawn:  # another machine's generator may draw other keys
-        assert sorted(kept) == pytest.approx(sorted(now), abs=0.011)  # written to two places
+    if not made.drawn:  # a random generator may draw other keys on another machine
+        assert sorted(kept) == pytest.approx(sorted(now), abs=0.011)  # the picture shows two decimal places
 
 
 def test_drawn_again_it_is_the_same():
@@ -61,11 +61,11 @@ def test_every_picture_is_on_a_page():
 
 
 def test_a_verb_looks_at_its_object():
-    """What the page of self-attention begins with: the tree is the phrasebook's, and the numbers are the picture's."""
+    """The example that opens the page on self-attention: the phrasebook's tree, and the numbers of the picture."""
     made = pictures.verb_object()
     example = find_example(pictures.PIZZA)
     assert (made.tree.heads, made.tree.relations) == (example.source_heads, example.source_relations)
-    torch.testing.assert_close(made.weights.sum(-1), torch.ones(4), atol=0.02, rtol=0)  # less what the end has
+    torch.testing.assert_close(made.weights.sum(-1), torch.ones(4), atol=0.02, rtol=0)  # the end has a little weight
     ate, pizza = 1, 3
     assert made.weights.argmax(-1).tolist() == [ate, pizza, pizza, pizza]
     page = (DOCS / "attention" / "self.md").read_text()

@@ -1,4 +1,4 @@
-"""The page of promises names every test of a promise, and no other."""
+"""The page of promises names every test of a promise, and no other test."""
 
 import re
 from pathlib import Path

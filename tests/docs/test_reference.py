@@ -1,4 +1,4 @@
-"""What the site makes from the code: every command and option, every public name with its shapes, the notebook."""
+"""What the site generates from the code: every command and option, every public name with its shapes, the notebook."""
 
 import importlib
 import inspect
@@ -22,7 +22,7 @@ PUBLIC = [
 
 @pytest.fixture(scope="module")
 def generated():
-    """The extension, as Sphinx imports it."""
+    """Import the Sphinx extension."""
     folder = str(ROOT / "docs" / "_extensions")
     sys.path.insert(0, folder)
     yield importlib.import_module("generated")
@@ -31,21 +31,21 @@ def generated():
 
 @pytest.fixture(scope="module")
 def pages(generated):
-    """The pages that have something generated in them, whole."""
+    """Return the complete text of every page with generated parts."""
     folders = ROOT / "docs" / "reference", ROOT / "docs" / "attention"
     found = {path.stem: path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.md")}
     return {name: generated.replace_marks(text) for name, text in found.items() if generated.MARK.search(text)}
 
 
 def test_only_pages_of_the_reference_and_the_notebook_are_generated(generated):
-    """A page may have marks of its own, as the results have for their table."""
+    """Other pages may have marks of their own, like the results with their table."""
     found = (ROOT / "docs").rglob("*.md")
     marked = {path.relative_to(ROOT / "docs") for path in found if generated.MARK.search(path.read_text("utf-8"))}
     assert {str(path.parent) for path in marked} == {"reference", "attention"}
 
 
 def section(text, heading):
-    """What stands below a heading, up to the next of its level or above."""
+    """Return the text below a heading, up to the next heading of its level or above."""
     level = len(heading.split()[0])
     (start,) = re.finditer(rf"^{re.escape(heading)}$", text, re.MULTILINE)
     return re.split(rf"^#{{1,{level}}} ", text[start.end() :], maxsplit=1, flags=re.MULTILINE)[0]
@@ -115,7 +115,7 @@ def test_signatures_have_shapes(pages):
 def test_methods_of_a_class_above_are_described_too(pages):
     assert "forward" not in vars(Dot)
     assert Score.forward.__doc__.partition("\n")[0] in section(pages["attention"], "#### Dot.forward")
-    assert "extra_repr" not in pages["attention"]  # of torch
+    assert "extra_repr" not in pages["attention"]  # inherited from torch
 
 
 ATTENTION = {

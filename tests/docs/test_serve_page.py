@@ -1,4 +1,4 @@
-"""The page on serving: its servers start and stop, its requests are answered as it shows, its tables are complete."""
+"""The page on serving: servers start and stop, requests get the answers it shows, and its tables are complete."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from regard.serving import ServeSettings
 
 PAGE = (ROOT / "docs" / "guide" / "serve.md").read_text(encoding="utf-8")
 STORED = ROOT / "tests" / "stored_runs"
-RUNS = {  # what a stored run stands in for
+RUNS = {  # stored runs and the names that they replace
     "transformer": ("en-de", "a", "b", "opus", "talks"),
     "han": ("reviews",),
     "captioner": ("photos",),
@@ -34,7 +34,7 @@ RUNS = {  # what a stored run stands in for
 ADDRESS = "localhost:8080"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 PYTHON = [code for language, code, _ in BLOCK.findall(PAGE) if language == "python" and ADDRESS in code]
-CURLS = {  # a request, and what the page shows as its answer
+CURLS = {  # each request, and the answer that the page shows
     request: shown if len(requests) == 1 else ""
     for language, code, shown in BLOCK.findall(PAGE)
     if language == "sh" and (requests := re.findall(r"^curl .*?(?<!,)$", code, re.MULTILINE | re.DOTALL))
@@ -50,7 +50,7 @@ SERVERS = {
 
 
 def start(*words: str, folder: Path) -> tuple[Child, str]:
-    """Start a server in a folder on a port that is free, and wait until it is ready; its address."""
+    """Start a server in a folder on a free port, wait until it is ready, and return it with its address."""
     import regard.serving.server  # noqa: F401 (once, for all children)
 
     def before() -> None:
@@ -60,7 +60,7 @@ def start(*words: str, folder: Path) -> tuple[Child, str]:
     server = fork(command(*words, "--port", "0"), before=before)
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        said = os.pread(server.err.fileno(), 2**20, 0).decode()  # a read would move the place that it writes to
+        said = os.pread(server.err.fileno(), 2**20, 0).decode()  # a read would move the server's file position
         if ready := re.search(r"ready: (http://\S+)", said):
             return server, ready[1].replace("0.0.0.0", "127.0.0.1")
         if os.waitid(os.P_PID, server.number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -71,7 +71,7 @@ def start(*words: str, folder: Path) -> tuple[Child, str]:
 
 
 def stop(server: Child) -> None:
-    """Stop a server, which ends well."""
+    """Stop a server and check that it ends with status 0."""
     os.kill(server.number, signal.SIGTERM)
     ended = server.wait()
     assert ended.status == 0, ended.stderr
@@ -79,7 +79,7 @@ def stop(server: Child) -> None:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """A folder with the runs, pictures and settings that the page speaks of."""
+    """Create a folder with the runs, pictures and settings that the page uses."""
     folder = tmp_path_factory.mktemp("served")
     for stored, names in RUNS.items():
         for name in names:
@@ -94,7 +94,7 @@ def desk(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(desk):
-    """The server with the most models on the page, at its address."""
+    """Start the page's server with the most models, and yield its address."""
     words = max(SERVERS.values(), key=lambda words: sum(word.startswith("runs/") for word in words))
     server, address = start(*words, "--device", "cpu", folder=desk)
     yield address.removeprefix("http://")
@@ -122,7 +122,7 @@ def test_a_server_starts_serves_and_stops(line, desk):
 
 
 def test_a_request_that_outlasts_the_grace_is_answered_and_the_server_ends_well(desk):
-    """Its client learns that the server has stopped; the log has no traceback."""
+    """The client learns that the server has stopped; the log has no traceback."""
     server, address = start("serve", "runs/en-de", "--device", "cpu", "--grace", "0.1", folder=desk)
     long = {"texts": ["Where is the dog? " * 60] * 8, "beam": 100, "longest": 1000, "shortest": 999}
     with ThreadPoolExecutor() as pool:
@@ -168,7 +168,7 @@ def by_curl(line: str, folder: Path) -> str:
 
 
 def by_httpx(line: str, folder: Path) -> str:
-    """What curl would send, where there is none."""
+    """Send a curl command's request with httpx, for machines without curl."""
     words = [word for word in shlex.split(line)[1:] if word != "-N"]
     *options, address = words
     fields, files, body = {}, [], None
@@ -189,7 +189,7 @@ def by_httpx(line: str, folder: Path) -> str:
 
 
 def shape(value):
-    """The names in an answer; of a list, those of its first item; what is in lists of words hangs on the model."""
+    """Return the types in an answer by name: of a list, those of its first item; lists of words vary with the model."""
     if isinstance(value, dict):
         return {name: "words" if name in ("unknown", "untranslated") else shape(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -198,7 +198,7 @@ def shape(value):
 
 
 def events(text: str) -> list[tuple[str, dict]]:
-    """Server-sent events."""
+    """Parse server-sent events."""
     parts = re.findall(r"event: (\w+)\ndata: (.*)\n", text)
     return [(name, json.loads(data.replace("[…]", "[]"))) for name, data in parts]
 
@@ -238,7 +238,7 @@ def test_python_is_answered(address):
 
 
 def column(head: str, number: int = 0) -> list[str]:
-    """A column of the table that begins with this head."""
+    """Return a column of the table with this heading."""
     lines = PAGE.partition(f"{head}\n")[2].partition("\n\n")[0].splitlines()[1:]
     return [line.split("|")[number + 1].strip() for line in lines]
 
@@ -249,7 +249,7 @@ def test_every_route_is_in_the_table(address):
         f"{method.upper()} {path}"
         for path, methods in paths.items()
         for method, operation in methods.items()
-        if "LibreTranslate" not in operation.get("tags", ())  # those have a page of their own
+        if "LibreTranslate" not in operation.get("tags", ())  # LibreTranslate's routes have a page of their own
     }
     shown = {
         name
@@ -260,7 +260,7 @@ def test_every_route_is_in_the_table(address):
 
 
 def test_every_answer_has_the_fields_of_the_table(address):
-    """Of the routes whose row names nothing but fields."""
+    """This covers the routes whose row names only fields."""
     cells = column("| route | what it does | what it answers for each input |", 2)
     routes = column("| route | what it does | what it answers for each input |")
     named = {
@@ -279,7 +279,7 @@ def test_every_answer_has_the_fields_of_the_table(address):
 def test_every_code_is_in_the_table():
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/regard/serving").glob("*.py"))
     raised = set(re.findall(r"(?:ApiError|super\(\).__init__)\(\s*(\d{3}), \"(\w+)\"", source))
-    raised |= set(re.findall(r"self\.(?:stop|refuse)\((\d{3}), \"(\w+)\"", source))  # before there is a request
+    raised |= set(re.findall(r"self\.(?:stop|refuse)\((\d{3}), \"(\w+)\"", source))  # errors before there is a request
     raised |= set(re.findall(r"(\d{3}): \"(not_found|wrong_method)\"", source))
     head = "| status | code | what is wrong |"
     shown = {

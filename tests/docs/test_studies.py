@@ -1,4 +1,4 @@
-"""The studies' pages in docs/ are there, whole, and told as they are in the index."""
+"""The studies' pages in docs/ exist, are complete, and agree with their index."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_the_index_is_made_of_them(tmp_path):
         assert (PAGES / file).read_text(encoding="utf-8") == (tmp_path / file).read_text(encoding="utf-8")
 
 
-CLAIMS = {"fixed-context", "ending", "heads", "positions", "relations"}  # whose title is one, and not a subject
+CLAIMS = {"fixed-context", "ending", "heads", "positions", "relations"}  # their titles are claims, not subjects
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -1,4 +1,4 @@
-"""Exhibits made up on the spot, of every kind that a page or a picture draws."""
+"""Made-up exhibits of every kind that a page or a picture draws."""
 
 import math
 from dataclasses import replace
@@ -15,11 +15,11 @@ def words(text):
 
 GERMAN = words("Der alte Mann reitet am frühen Morgen auf einem braunen Pferd durch den Wald .")
 ENGLISH = words("The old man rides on a brown horse through the forest in the early morning .")
-LINKS = [0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 4, 4, 5, 6, 14]  # of each English word, the German one
+LINKS = [0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 4, 4, 5, 6, 14]  # for each English word its German word
 
 
 def side(texts, *, cut=(), before=(), after=()):
-    """Words as pieces; those of more than seven letters, and those in `cut`, are cut in two."""
+    """Return words as pieces; words of more than seven letters, and those in `cut`, have two pieces."""
     pieces, belongs = list(before), [None] * len(before)
     for index, word in enumerate(texts):
         parts = [word[:4] + "@@", word[4:]] if len(word) > 7 or word in cut else [word]
@@ -47,7 +47,7 @@ def view(name, title, role, layer, rows, columns, weights, **more):
 
 
 def aligned_scores(written, source, links, sharp, heads, generator):
-    """High where the words' links are; a head is the less sure the higher its number."""
+    """Return scores that are high at the words' links; later heads are less certain."""
     n, m = len(written.pieces), len(source.pieces)
     scores = torch.randn(heads, n, m, generator=generator)
     for i, word in enumerate(written.words):
@@ -90,7 +90,7 @@ def transformer(source=GERMAN, target=ENGLISH, links=None, layers=6, heads=8, cu
 
 
 def tree(pieces, beam=4, generator=None, offer=6):
-    """A search whose first row is always the best."""
+    """Return a search tree whose first row is always the best."""
     g = generator or torch.Generator().manual_seed(0)
     others = words("der die ein Haus geht und mit von rot klein im dann wo so")
     steps, totals = [], [0.0]
@@ -138,7 +138,7 @@ def walk(shown, columns, g, width=16, row=4, head=0):
 
 
 def luong(seed=1):
-    """One head over pieces, with a window that local-p predicts."""
+    """Return an exhibit with one head over pieces, and a window predicted by local-p."""
     g = torch.Generator().manual_seed(seed)
     into, written = side(GERMAN, cut=("Pferd",)), side(ENGLISH, cut=("forest",), after=("</s>",))
     scores = aligned_scores(written, into, LINKS, 5.0, 1, g)
@@ -160,7 +160,7 @@ def luong(seed=1):
 
 
 def painted(size=96):
-    """A red disc, a blue square and a green bar on grey."""
+    """Return a picture of a red disc, a blue square and a green bar on grey."""
     y, x = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
     picture = torch.full((3, size, size), 226, dtype=torch.uint8)
     for where, colour in (
@@ -242,7 +242,7 @@ def convnet(grid=8):
 
 
 def without():
-    """An encoder-decoder whose whole source is one vector."""
+    """Return an exhibit of an encoder-decoder without attention, whose whole source is one vector."""
     g = torch.Generator().manual_seed(5)
     into, written = side(GERMAN), side(ENGLISH, after=("</s>",))
     states = [State(piece, torch.tanh(torch.randn(48, generator=g)), "source") for piece in into.pieces]
@@ -254,7 +254,7 @@ def without():
 
 
 def long(count=400, layers=1, heads=2):
-    """A document that a stack of encoders names."""
+    """Return an exhibit of a document that a stack of encoder blocks classifies."""
     g = torch.Generator().manual_seed(9)
     stock = words("a long report that goes on about rain and sun over hills and towns near the sea")
     flat = [stock[int(i)] for i in torch.randint(len(stock), (count,), generator=g)]
@@ -271,14 +271,14 @@ def long(count=400, layers=1, heads=2):
 
 
 def odd():
-    """What a page must not stumble over: markup, quotes, letters from right to left, emoji, a letter cut in half."""
+    """Return an exhibit of difficult texts: markup, quotes, right-to-left letters, emoji, half a surrogate pair."""
     source = ["<script>alert('x')</script>", '"quoted"', "שלום", "עולם", "👩‍🚀", "&amp;", "</style>", "<!--", "\ud800"]
     target = ["مرحبا", "أيها", "العالم", "👩‍🚀", "<b>", "'", "\\u003c", "</script>"]
     return transformer(source, target, layers=2, heads=2, cut=())
 
 
 def encoder(texts, layers=2, heads=3, seed=0):
-    """A classifier that reads a text whole: in head 2 of layer 1 all look at "not", where it is there."""
+    """Return an exhibit of a classifier; all words attend to "not", if present, in head 2 of layer 1."""
     g = torch.Generator().manual_seed(seed)
     into, n = side(texts), len(texts)
     views = []
@@ -297,6 +297,6 @@ def encoder(texts, layers=2, heads=3, seed=0):
 
 
 def replace_view(exhibit, weights):
-    """The exhibit with other weights in its only view."""
+    """Return the exhibit with other weights in its only view."""
     (shown,) = exhibit.views
     return replace(exhibit, views=(replace(shown, weights=weights),))

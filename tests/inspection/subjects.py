@@ -1,4 +1,4 @@
-"""Runs of every kind at toy size, nothing trained: what inspection is asked to look at."""
+"""Untrained toy runs of every kind, for the tests of inspection."""
 
 from functools import cache
 from pathlib import Path
@@ -80,14 +80,14 @@ ATTENTIVE = [name for name in ALL if name not in ("rnn", "rnn-sutskever", "han-m
 
 @cache
 def tokenizers(kind: str = "bpe") -> Tokenizers:
-    """One for both sides, with subwords."""
+    """Return one tokenizer for both sides, with subwords."""
     texts = [each.source for each in PAIRS] + [each.target for each in PAIRS]
     return Tokenizers(train(texts + [each.source for each in REVIEWS], kind, 300 if kind == "bpe" else "auto"))
 
 
 @cache
 def subject(name: str, words: str = "bpe") -> Run:
-    """A run whose every parameter is random, so that no weight is even and no γ is zero."""
+    """Return a run with random parameters, so that no weights are uniform and no γ is zero."""
     task, data = "translate", {"builtin": "phrasebook", "builtin_edition": 1}
     if name in WRITERS:
         task = "language-model"
@@ -109,7 +109,7 @@ def subject(name: str, words: str = "bpe") -> Run:
 
 
 def item_of(name: str) -> Any:
-    """Something for a run to look at: a text, a document, or pixels."""
+    """Return an input for a run: a text, a document or pixels."""
     if name in CAPTIONERS or name in CONVNETS:
         return torch.randint(256, (3, 16, 24), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     return REVIEW if name in CLASSIFIERS else TEXT
@@ -121,17 +121,17 @@ def kind_of(name: str) -> str:
 
 @cache
 def recorded(name: str) -> tuple[ForwardPass, tuple[View, ...]]:
-    """A pass over a run's own item with everything recorded, and its views."""
+    """Return a fully recorded pass over a run's own input, and its views."""
     run = subject(name)
     forward = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True)
     return forward, views_of(forward, run.settings.kind)
 
 
 def walked(name: str, *which: Any) -> tuple[Walk, dict[str, Stage]]:
-    """A walk through a recorded pass, `Which(*which)`, and its stages by their symbols."""
+    """Return the walk `Which(*which)` through a recorded pass, and its stages by symbol."""
     made = walk_of(*recorded(name), Which(*which), vocabulary_of(subject(name)))
     stages = {stage.symbol: stage for stage in made.stages}
-    assert len(stages) == len(made.stages)  # no symbol stands twice
+    assert len(stages) == len(made.stages)  # each symbol is unique
     return made, stages
 
 
@@ -140,18 +140,18 @@ SHORT = {"longest": 7, "beam": 3}
 
 @cache
 def exhibit_of_subject(name: str, **options: Any) -> Exhibit:
-    """What is collected of a run's own item, by a short search."""
+    """Collect an exhibit of a run's own input with a short search."""
     return exhibit_of(subject(name), item_of(name), **{**SHORT, **options})
 
 
 def walk(run: Run, item: Any, target: str | None = None, view=None, head=None, row=None, word=None, **options) -> Walk:
-    """One row of a view through its attention and on to a word; `options` are those of the search."""
+    """Walk one row of a view through its attention and on to a word; `options` go to the search."""
     forward = watch_forward(run.model, force(run, item, target=target, tree=False, **options), record=True)
     return walk_of(forward, views_of(forward, run.settings.kind), Which(view, head, row, word), vocabulary_of(run))
 
 
 def ablate(run: Run, item: Any, **options: Any) -> Ablation:
-    """How much each head contributes to what a search with these options writes."""
+    """Measure how much each head contributes to the output of a search with these options."""
     forced = force(run, item, tree=False, **options)
     views = views_of(watch_forward(run.model, forced), run.settings.kind)
     with torch.no_grad():
@@ -168,10 +168,10 @@ def make(kind: str, vocabulary: int = 20, **options: object) -> Model:
 
 
 def stack(kind: str = "transformer", **options: object) -> Model:
-    """A model of blocks."""
+    """Return a model of blocks."""
     return make(kind, **{"heads": 2, "layers": 2, "hidden": 12, **options})
 
 
 def reads(graph: Graph, name: str) -> list[str]:
-    """The boxes that a box reads."""
+    """Return the boxes that a box reads."""
     return [edge.source for edge in graph.edges if edge.target == name]

@@ -1,4 +1,4 @@
-"""A corpus aligned by a run: settings as typed, pairs that are read or translated, links of both directions."""
+"""Alignment of a corpus by a run: settings as typed, pairs that are read or translated, links of both directions."""
 
 import pytest
 from inspection.subjects import PAIRS, subject
@@ -66,12 +66,12 @@ def test_without_a_target_the_translations_are_aligned(files):
     pairs = [pair for chunk in read_pairs(run, files[0], None, print, beam=1)[1] for pair in chunk]
     outputs = [each[0] for each in run.stream([each.source for each in PAIRS], alignment=True, beam=1)]
     assert [(pair.target, tuple(pair.links)) for pair in pairs] == [(each.text, each.alignment) for each in outputs]
-    assert align_pairs(run, None, pairs, "union") == pairs  # they are not aligned again
+    assert align_pairs(run, None, pairs, "union") == pairs  # the pairs are not aligned again
 
 
 def test_links_of_both_directions_are_joined():
     run, reverse = subject("transformer"), subject("luong")
-    pairs = [AlignedPair(each.source, each.source) for each in PAIRS[:9]]  # one text both ways: both runs can read it
+    pairs = [AlignedPair(each.source, each.source) for each in PAIRS[:9]]  # one text twice: both runs can read it
     texts = [(pair.source, pair.target) for pair in pairs]
     backward = [flip_links(links) for links in reverse.links(texts)]
     expected = [symmetrise(one, two, "union") for one, two in zip(run.links(texts), backward, strict=True)]

@@ -1,4 +1,4 @@
-"""Files of pages and pictures: how many there are, what they are called, and what is refused."""
+"""Files of pages and pictures: their number, their names, and refused inputs."""
 
 import io
 import sys
@@ -100,7 +100,7 @@ def test_labels_of_a_table_are_left_out(tmp_path):
     said = []
     assert read_inputs(subject("han"), [str(tmp_path / "two.tsv")], 2, said.append) == ["one text", "two texts"]
     assert said == [f"{tmp_path / 'two.tsv'}: reading the documents in column 2; labels are ignored"]
-    # A model that translates reads the sources.
+    # A translation model reads the sources.
     assert read_inputs(subject("rnnsearch"), [str(tmp_path / "two.tsv")], 1, said.append)[0] == "good"
 
 

@@ -1,4 +1,4 @@
-"""SentencePiece models that tests train or write by hand, and texts that are hard to normalise and to cut."""
+"""SentencePiece models that tests train or write by hand, and texts that are hard to normalise and to split."""
 
 import io
 import random
@@ -63,7 +63,7 @@ def varint(value: int) -> bytes:
 
 
 def draw(generator: random.Random) -> str:
-    """Draw a text of words, marks, letters of all kinds, and spaces that are too many or missing."""
+    """Draw a text of words, marks and letters of all kinds, with missing and superfluous spaces."""
     parts = ["  "] if generator.random() < 0.1 else []
     for _ in range(generator.randrange(12)):
         chance = generator.random()

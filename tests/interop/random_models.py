@@ -1,4 +1,4 @@
-"""Transformers whose every weight is drawn, with a word tokenizer, and CTranslate2's copy of them."""
+"""Transformers with random weights and a word tokenizer, and their copies in CTranslate2."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ SIZE = TOKENIZERS.target.size
 
 
 def draw_model(seed: int = 0, spread: float = 0.2, **options: Any) -> TransformerModel:
-    """A small Transformer of which no weight is what it was at first, so that none can be left behind unseen."""
+    """Return a small Transformer with no weight at its initial value, so that a missing weight shows."""
     config = TransformerConfig(**{"size": 24, "heads": 3, "layers": 2, "hidden": 20, "length": 64, **options})
     torch.manual_seed(seed)
     model = kinds.build("transformer", config, SIZE, SIZE).eval()
@@ -30,7 +30,7 @@ def draw_model(seed: int = 0, spread: float = 0.2, **options: Any) -> Transforme
 
 
 def draw_sources(seed: int, count: int = 24, longest: int = 9) -> list[list[int]]:
-    """Sentences of all lengths, one of them empty."""
+    """Draw sentences of all lengths, one of them empty."""
     generator = torch.Generator().manual_seed(seed)
     lengths = [0, *torch.randint(1, longest + 1, (count - 1,), generator=generator).tolist()]
     return [torch.randint(4, SIZE, (n,), generator=generator).tolist() for n in lengths]
@@ -39,7 +39,7 @@ def draw_sources(seed: int, count: int = 24, longest: int = 9) -> list[list[int]
 def both_engines(
     folder: Path, model: TransformerModel, alignment: AlignmentSettings | None = None, quantize: str = "float32"
 ) -> tuple[ModelEngine, CTranslate2Engine]:
-    """The model under Regard's search, and under CTranslate2's."""
+    """Return the model with Regard's search, and with CTranslate2's."""
     settings = alignment or AlignmentSettings("decoder.blocks.1.cross")
     head = AlignmentHead(int(settings.view.split(".")[2]), settings.head)
     pieces, positions = pieces_of(TOKENIZERS.source), position_count(model.config, 100)

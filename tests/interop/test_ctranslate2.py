@@ -1,4 +1,4 @@
-"""The converter: CTranslate2 scores and looks as the model does, for every option that it has a form for."""
+"""The converter: CTranslate2 has the model's scores and attention, for every option that it supports."""
 
 import sys
 
@@ -44,7 +44,7 @@ def test_the_head_that_is_chosen_comes_first_and_changes_nothing(tmp_path, layer
     for one, two in zip(mine.word_weights(pairs, settings), other.word_weights(pairs, settings), strict=True):
         assert one.shape == two.shape
         torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
-    if head is not None:  # of all heads an export has the mean alone
+    if head is not None:  # without a head, an export has only the mean of all heads
         both = (engine.word_attention(pairs, settings) for engine in (mine, other))
         for one, two in zip(*both, strict=True):
             torch.testing.assert_close(one.received, two.received, atol=1e-4, rtol=0)

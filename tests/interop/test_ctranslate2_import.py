@@ -1,4 +1,4 @@
-"""CTranslate2's folders come in: every form, number format and version; what is broken or has no form here is named."""
+"""Import of CTranslate2's folders: every form, number format and version; errors name what is wrong or unsupported."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ NAMES = """
 
 
 def write_folder(folder: Path, quantize: str = "float32", count: int = 40, seed: int = 0, **options):
-    """Write a random Transformer as a folder of CTranslate2 without anything of Regard's; return the model."""
+    """Write a random Transformer as a CTranslate2 folder without Regard's own files; return the model."""
     model = draw_model(seed, **options)
     folder.mkdir()
     pieces = pieces_of(TOKENIZERS.source)
@@ -130,7 +130,7 @@ def test_arabic_names_are_written_as_ctranslate2_writes_them(beam, aren):
     assert ours == ["".join(each.hypotheses[0]) for each in theirs]
 
 
-# ---- what has no form here, and what is broken
+# ---- unsupported and damaged folders
 
 
 def change_config(folder: Path, **values) -> None:
@@ -139,7 +139,7 @@ def change_config(folder: Path, **values) -> None:
 
 
 def write_file(path: Path, file: ModelFile, version: int = 6, **changes) -> None:
-    """Write a model.bin with other variables, as CTranslate2's own serialisation does."""
+    """Write a model.bin with changed variables in CTranslate2's own serialisation."""
     variables = {**file.variables, **{name.replace("__", "/"): value for name, value in changes.items()}}
     variables = {name: np.asarray(value) for name, value in variables.items() if value is not None}
     kinds = ["float32", "int8", "int16", "int32", "float16"]
@@ -235,7 +235,7 @@ def test_a_configuration_that_has_no_form_here_is_named(values, problem, theirs,
 
 @pytest.mark.parametrize("epsilon", [None, 1e-6, 1e-5, 0.05])
 def test_what_layer_norms_add_is_that_of_the_folder(epsilon, theirs, tmp_path):
-    """OpenNMT-py's models have 1e-6; a large one shows that it is used, in the run and in what is exported again."""
+    """OpenNMT-py's models have 1e-6; a large epsilon shows that the run and a second export use it."""
     folder = shutil.copytree(theirs, tmp_path / "folder")
     change_config(folder, layer_norm_epsilon=epsilon)
     run = read_model(folder, tmp_path)
@@ -253,12 +253,12 @@ def test_what_layer_norms_add_is_that_of_the_folder(epsilon, theirs, tmp_path):
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
 def test_older_files_are_read_as_ctranslate2_reads_them(version, theirs, tmp_path):
-    """Up to version 5, attributes of the model say what config.json says later; before 4, sizes alone say the type."""
+    """Up to version 5 attributes replace config.json; before version 4 only the size of a number gives its type."""
     folder = shutil.copytree(theirs, tmp_path / "folder")
     file = read_model_file(theirs / "model.bin")
     variables = {name: file.variables[target] for name, target in file.aliases.items()}
     whole = ModelFile(version, file.specification, file.revision, {**file.variables, **variables}, {})
-    if version < 4:  # which have no whole numbers but those of one byte
+    if version < 4:  # these have no integers but those of one byte
         whole = ModelFile(version, "TransformerBase", 2, drop_numbers(whole.variables), {})
         whole.variables["num_heads"] = np.int8(3)
     write_file(folder / "model.bin", whole, version)
@@ -277,13 +277,13 @@ def drop_numbers(variables) -> dict:
 
 
 def test_a_file_that_is_cut_or_flipped_is_one_sentence(theirs, tmp_path):
-    """Any cut, any byte: one sentence or a whole run; sizes that a file only claims take no memory."""
+    """Any cut or flipped byte gives one sentence or a whole run; sizes that a file claims take no memory."""
     content, path, draw = (theirs / "model.bin").read_bytes(), tmp_path / "model.bin", random.Random(0)
     for _ in range(60):
         changed = bytearray(content)
         changed[draw.randrange(400) if draw.random() < 0.7 else draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(changed)
-        with contextlib.suppress(DataError):  # a number of a weight may be another
+        with contextlib.suppress(DataError):  # a changed weight is no error
             read_model_file(path)
     claims = [
         content[:26] + struct.pack("<I", 2**32 - 1) + content[30:],
@@ -300,7 +300,7 @@ def test_a_file_that_is_cut_or_flipped_is_one_sentence(theirs, tmp_path):
 
 
 def test_lists_of_pieces(theirs, tmp_path):
-    """In JSON or as lines, shared or one per side."""
+    """The vocabulary is JSON or lines, shared or one per side."""
     folder = shutil.copytree(theirs, tmp_path / "folder")
     pieces = json.loads((folder / "shared_vocabulary.json").read_text())
     (folder / "shared_vocabulary.json").unlink()

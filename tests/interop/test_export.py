@@ -1,4 +1,4 @@
-"""Exports from end to end: verified, told in the manifest, verified again, and nothing left where that fails."""
+"""Exports from end to end: verified, recorded in the manifest, verified again; a failure leaves nothing behind."""
 
 import json
 import shutil
@@ -88,7 +88,7 @@ def test_an_open_run_is_exported_as_it_is(desk, tmp_path):
     assert read_manifest(found.folder)["run"]["step"] == run.step
 
 
-# ---- a format of a plugin
+# ---- a plugin's format
 
 
 def write_notes(run, folder, shout=False):

@@ -1,4 +1,4 @@
-"""Exported folders and runs, opened with CTranslate2: the same texts, links and scores; one export a checkpoint."""
+"""Exported folders and runs, opened with CTranslate2: the same texts, links and scores; one export per checkpoint."""
 
 import json
 import shutil

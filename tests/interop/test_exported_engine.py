@@ -12,9 +12,9 @@ from regard.interop.exported import STRONGEST
 
 
 def sure_model(seed=0, end=5.0):
-    """A model that says different things at each step and for each source, and END after a while.
+    """Return a model whose output depends on step and source, and which writes END after a while.
 
-    Queries and keys are large, every other number of the last norm turns its sign, and so do outputs not repeat inputs.
+    Queries and keys are large. Every other weight of the last norm changes its sign, so outputs do not copy inputs.
     """
     model = draw_model(seed, spread=0.05, norm="post", size=48, heads=4)
     with torch.no_grad():
@@ -31,7 +31,7 @@ def sure_model(seed=0, end=5.0):
 
 
 def compare(mine, other, sources, **options):
-    """Search with both; the best outputs are the same, or as good."""
+    """Search with both; the best outputs are equal or equally good."""
     found = [engine.search(sources, Options(**options)) for engine in (mine, other)]
     for one, two in zip(*found, strict=True):
         assert [each.tokens for each in two.outputs[:1]] == [each.tokens for each in one.outputs[:1]]
@@ -68,12 +68,12 @@ def test_the_same_options_give_the_same_output(engines, options):
     ends = [each.outputs[0].finished for each in found[1:]]
     assert options.get("longest") in (0, 1) or len({tuple(each.outputs[0].tokens) for each in found}) > 5
     if set(options) <= {"beam", "length_penalty"}:
-        assert 3 < sum(ends) < len(ends)  # or ends and limits would not be tested
+        assert 3 < sum(ends) < len(ends)  # otherwise ends and limits would not be tested
 
 
 @pytest.mark.parametrize("options", [{"beam": 2}, {"beam": 5}, {"beam": 5, "length_penalty": 1.0}], ids=str)
 def test_with_a_length_penalty_only_what_is_found_late_may_be_missing(engines, options):
-    """Regard's search goes on where CTranslate2's has ended: rarely does it find a better output then."""
+    """Regard's search continues where CTranslate2's stops, and rarely finds a better output."""
     one, two = (engine.search(draw_sources(23, 100), Options(**options)) for engine in engines)
     different = [
         (a.outputs[0], b.outputs[0]) for a, b in zip(one, two, strict=True) if a.outputs[0][:1] != b.outputs[0][:1]
@@ -84,7 +84,7 @@ def test_with_a_length_penalty_only_what_is_found_late_may_be_missing(engines, o
 
 @pytest.mark.parametrize("end", [-3.0, 2.0])
 def test_outputs_that_reach_their_own_limit_have_their_end_counted(tmp_path, end):
-    """Limits are two tokens for each of a source, and twenty: in a batch each sentence has its own."""
+    """The limit is twenty tokens plus two for each source token; in a batch each sentence has its own limit."""
     mine, other = both_engines(tmp_path, sure_model(3, end=end))
     for options in ({"beam": 1}, {"beam": 4}, {"beam": 4, "length_penalty": 0.0}):
         found, _ = compare(mine, other, draw_sources(12, 12, 6), **options)

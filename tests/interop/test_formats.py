@@ -1,4 +1,4 @@
-"""The table of formats, and folders: recognised and named; written whole, or not there at all."""
+"""The table of formats, and folders: each is recognised by name, and written completely or not at all."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Import: a run folder of what any reader hands over, whole or not at all."""
+"""Import writes a run folder from any reader's result, completely or not at all."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ MODEL = {"size": 8, "heads": 2, "layers": 1, "hidden": 8, "tied": "all"}
 
 
 def hand_over(folder: Path) -> Imported:
-    """Read a copied run as if it were somebody else's folder."""
+    """Read a copied run as if it were a foreign folder."""
     run = load(folder / "run")
     table = {key: value for key, value in read(folder / "run" / "config.toml").items() if key != "training"}
     weights = {name: tensor for name, tensor in run.model.state_dict().items() if name != "target.tokens.weight"}

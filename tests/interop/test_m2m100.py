@@ -1,4 +1,4 @@
-"""M2M-100 and NLLB: held against Transformers, in and out; languages, the two starts, and what is broken."""
+"""M2M-100 and NLLB, imported and exported, against Transformers: languages, the two starts, and damage."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LANGUAGES = {"m2m100": ("en", "de", "fr", "__{}__"), "nllb": ("eng_Latn", "deu_L
 
 
 class Beside:
-    """A model of Transformers and the run that was made of its folder."""
+    """A model of Transformers and the run that was imported from its folder."""
 
     def __init__(self, folder: Path, run: Path):
         self.net = transformers.M2M100ForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
@@ -114,8 +114,8 @@ def test_searches_as_transformers(beside, beam):
     own = [[beside.rows[numbers[piece]] for piece in each[0].tokens] for each in outputs]
     for source, one, other in zip(sources, own, found, strict=True):
         if beam == 1:
-            assert one == [i for i in other if i != 0]  # their <s> is no text
-        elif one != other:  # of hypotheses that differ ours is at least as likely, END included
+            assert one == [i for i in other if i != 0]  # their <s> is not text
+        elif one != other:  # of two different hypotheses ours is at least as likely, including END
             assert total(beside, source, first, one) >= total(beside, source, first, other) - 1e-4
 
 
@@ -145,7 +145,7 @@ def test_in_and_out_is_the_same(desk, family, tmp_path):
 
 @torch.no_grad()
 def test_two_starts(beside):
-    """START is read as </s> and never written; their <s> keeps its place in the softmax, and is of no text."""
+    """START is read as </s> and never written; their <s> keeps its place in the softmax, and is not text."""
     model, tokenizer = beside.run.model, beside.run.tokenizers.target
     assert torch.equal(model.target.tokens.weight[START], model.target.tokens.weight[END])
     assert (float(model.readout.bias[START]), float(model.readout.bias[END])) == (-1e4, 0.0)
@@ -169,7 +169,7 @@ def test_languages_around_texts(beside, family):
     assert all(form.format(other) not in each.tokens for each in translations)  # forced, and stripped
     assert beside.run.settings.tokenizer.first == (form.format(other),)
     scored = beside.run.score(["a man"], [""])
-    assert len(scored[0].tokens) == 2  # the language, and END
+    assert len(scored[0].tokens) == 2  # the language and END
     with pytest.raises(CommandError, match='--target-language: "xx" given, which the run does not know'):
         beside.run.set_languages(target="xx")
 
@@ -191,7 +191,7 @@ def test_commands_take_languages(desk, family, tmp_path, monkeypatch):
 
 
 def test_fine_tuned_and_written_back(desk, theirs, tmp_path, monkeypatch):
-    """Another language by the configuration, and every target begins with it; what M2M-100 has no form for stays."""
+    """The configuration sets another language, which begins every target; pieces outside M2M-100's form stay."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     for name, texts in (("source.txt", SOURCES), ("target.txt", TARGETS)):
@@ -226,7 +226,7 @@ def test_fine_tuned_and_written_back(desk, theirs, tmp_path, monkeypatch):
     ],
 )
 def test_a_run_with_a_bias_or_a_start_of_its_own_is_refused(theirs, tmp_path, name, row, problem):
-    """Of a run that was imported without those options, training may have moved them."""
+    """Without the import's options, training may have changed these weights."""
     import_model(theirs, tmp_path / "run")
     run = load(tmp_path / "run")
     run.model.config = replace(run.model.config, start_as_end=False, fixed_bias=False)
@@ -294,7 +294,7 @@ def test_a_native_run_as_transformers_opens_it(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif("REGARD_MODELS" not in os.environ, reason="REGARD_MODELS names no folder of downloaded models")
 def test_real_folders(tmp_path):
-    """Folders as people download them, such as REGARD_MODELS=~/models with nllb-200-distilled-600M in it."""
+    """Test downloaded folders: set REGARD_MODELS=~/models, for example with nllb-200-distilled-600M in it."""
     folders = [path.parent for path in Path(os.environ["REGARD_MODELS"]).expanduser().glob("*/config.json")]
     for folder in folders:
         if model_type(folder) == "m2m_100":

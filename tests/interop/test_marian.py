@@ -1,4 +1,4 @@
-"""Marian's folders: held against Transformers, in and out; every trap, and every way to be broken."""
+"""Marian's folders, imported and exported, against Transformers; every trap, and every kind of damage."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def beside(opus) -> Both:
 
 @torch.no_grad()
 def compare(both: Both) -> None:
-    """Logits, log-probabilities and attention of pairs."""
+    """Compare logits, log-probabilities and attention of pairs."""
     inputs = both.tokenizer(SOURCES, text_target=TARGETS, padding=True, return_tensors="pt")
     labels, tokenizers = inputs["labels"], both.run.tokenizers
     sources, targets = tokenizers.source.encode_batch(SOURCES), tokenizers.target.encode_batch(TARGETS)
@@ -131,7 +131,7 @@ def test_two_segmentations_of_one_vocabulary(beside):
     assert source.names == target.names
     own = set(target.pieces(target.encode(" ".join(TEXTS["target"]))))
     assert own != set(source.pieces(source.encode(" ".join(TEXTS["target"]))))
-    for text in ("ü", "üb", "für ü x", "ß Ü", "日本 ü日"):  # what the other side alone spells, and nobody
+    for text in ("ü", "üb", "für ü x", "ß Ü", "日本 ü日"):  # characters that only the other side can spell, or neither
         theirs = beside.tokenizer([text])["input_ids"][0]
         assert [beside.source[i] for i in source.encode(text)] == theirs, text
     assert UNKNOWN in source.encode("日")
@@ -257,7 +257,7 @@ def test_what_is_broken_is_named_and_nothing_is_left(case, opus, tmp_path, monke
 
 @pytest.mark.slow
 def test_flipped_bytes_are_refused_or_harmless(opus, tmp_path):
-    """Any byte of any file: one sentence, or a run; never a traceback, never half a folder."""
+    """A flipped byte in any file gives one sentence or a run, but no traceback and no partial folder."""
     generator = torch.Generator().manual_seed(0)
     for number in range(60):
         folder = tmp_path / f"theirs{number}"
@@ -285,7 +285,7 @@ def write_native(folder: Path, **model) -> Path:
 
 @torch.no_grad()
 def test_a_native_run_as_transformers_opens_it(tmp_path):
-    """Sine and cosine in turn here, halves there: the states are permuted, and every logit is the same."""
+    """Regard alternates sines and cosines, Marian stores halves: the export permutes the states; logits stay equal."""
     native = write_native(tmp_path / "native", norm="post", positions="sinusoidal")
     export_model(native, tmp_path / "out", to="marian")
     net, run = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval(), load(native)
@@ -319,7 +319,7 @@ def test_what_marian_has_no_form_for(model, problem, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif("REGARD_MODELS" not in os.environ, reason="REGARD_MODELS names no folder of downloaded models")
 def test_real_folders(tmp_path):
-    """Folders as people download them, such as REGARD_MODELS=~/models with opus-mt-en-de in it."""
+    """Test downloaded folders: set REGARD_MODELS=~/models, for example with opus-mt-en-de in it."""
     folders = [path.parent for path in Path(os.environ["REGARD_MODELS"]).expanduser().glob("*/config.json")]
     marian = [folder for folder in folders if model_type(folder) == "marian"]
     assert marian, "no folder of Marian's in REGARD_MODELS"

@@ -1,4 +1,4 @@
-"""Numberings of three families: the pieces that Transformers' tokenizers number, in folders made here."""
+"""Numberings of three families: the ids of Transformers' tokenizers, in folders made here."""
 
 import json
 import warnings
@@ -39,7 +39,7 @@ def pieces_of(path):
 
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory):
-    """A folder as OPUS-MT's: two models, a vocabulary that lacks some pieces and has no <s>, padding at its end."""
+    """Create a folder like OPUS-MT's: two models, a vocabulary without some pieces and <s>, and padding at its end."""
     folder = tmp_path_factory.mktemp("marian")
     (folder / "source.spm").write_bytes(train(vocab_size=300, pad_id=-1))
     (folder / "target.spm").write_bytes(train(vocab_size=250, pad_id=-1, model_type="bpe"))
@@ -53,7 +53,7 @@ def marian(tmp_path_factory):
 
 def test_marian(marian):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends a package
+        warnings.simplefilter("ignore")  # the tokenizer recommends a package
         theirs = transformers().MarianTokenizer.from_pretrained(marian)
     ids, rows = marian_ids(marian), marian_rows(marian)
     assert [*ids] == [*special_pieces.SPECIAL, *(piece for piece in rows if piece not in special_pieces.SPECIAL)]
@@ -71,7 +71,7 @@ def test_marian(marian):
         "<<>>",
         "▁fox fox hello",
     ]
-    texts = [text for text in texts if text == text.strip()]  # which Transformers does before it cuts
+    texts = [text for text in texts if text == text.strip()]  # Transformers strips texts before it splits them
     for text in texts:
         source = theirs(text, add_special_tokens=False).input_ids
         target = theirs(text_target=text, add_special_tokens=False).input_ids
@@ -132,7 +132,7 @@ def test_m2m100(m2m100):
 
 
 def test_sizes_and_languages_of_the_folder(m2m100, tmp_path):
-    """A matrix with more rows than pieces has names for all of them."""
+    """A matrix with more rows than pieces has names for all rows."""
     (tmp_path / "vocab.json").write_bytes((m2m100 / "vocab.json").read_bytes())
     write_json(tmp_path / "tokenizer_config.json", {"language_codes": "wmt21"})
     size = len(m2m100_rows(tmp_path))
@@ -153,7 +153,7 @@ def nllb(tmp_path_factory):
 
 
 def test_nllb(nllb):
-    """Without a tokenizer.json: SentencePiece's ids and one more, then the languages, then <mask>."""
+    """Without a tokenizer.json the rows are SentencePiece's ids plus one, then the languages, then <mask>."""
     package = pytest.importorskip("sentencepiece")
     processor = package.SentencePieceProcessor(model_file=str(nllb / "sentencepiece.bpe.model"))
     rows, ids = m2m100_rows(nllb), renumber(m2m100_rows(nllb), "")
@@ -165,7 +165,7 @@ def test_nllb(nllb):
     assert rows["<mask>"] == len(processor) + 203 == len(rows) - 1
     ours = m2m100_tokenizers(nllb).source
     theirs = transformers().NllbTokenizer.from_pretrained(nllb)
-    for text in PLAIN:  # where the library's normaliser agrees with SentencePiece's
+    for text in PLAIN:  # texts for which both normalisers agree
         expected = [i + 1 if i != processor.unk_id() else UNKNOWN for i in processor.encode(text)]
         assert ours.encode(text) == expected == theirs(text, add_special_tokens=False).input_ids
     assert ours.encode("deu_Latn dog") == [ids["deu_Latn"], *ours.encode("dog")]
@@ -173,7 +173,7 @@ def test_nllb(nllb):
 
 
 def test_nllb_as_transformers_saves_it(nllb, tmp_path):
-    """Its tokenizer.json says which rows pieces have."""
+    """The saved tokenizer.json says which rows the pieces have."""
     write_json(nllb / "tokenizer_config.json", {"extra_special_tokens": LANGUAGES["nllb"]})
     theirs = transformers().NllbTokenizer.from_pretrained(nllb)
     theirs.save_pretrained(tmp_path)
@@ -186,7 +186,7 @@ def test_nllb_as_transformers_saves_it(nllb, tmp_path):
     for text in [*PLAIN, "deu_Latn the dog"]:
         expected = [here[i] for i in theirs(text, add_special_tokens=False).input_ids]
         assert ours.encode(text) == expected
-        if "deu" not in text:  # special there: in a text it is text
+        if "deu" not in text:  # Transformers treats it as special; here it is text
             names = without.source.pieces(without.source.encode(text))
             assert names == ours.pieces(expected)
     assert isinstance(without, Tokenizers)
@@ -215,7 +215,7 @@ def test_missing_files_are_named(marian, tmp_path):
     (tmp_path / "vocab.json").write_bytes((marian / "vocab.json").read_bytes())
     with pytest.raises(DataError, match=r"source\.spm: cannot be read"):
         marian_tokenizers(tmp_path)
-    (tmp_path / "vocab.json").unlink()  # as NLLB's folders have none
+    (tmp_path / "vocab.json").unlink()  # NLLB's folders have none
     with pytest.raises(DataError, match=r"sentencepiece\.bpe\.model: cannot be read"):
         m2m100_tokenizers(tmp_path)
 
@@ -233,4 +233,4 @@ def test_pieces_that_stand_for_nothing_fill_up_to_a_multiple_of_eight(size):
     assert not any(map(special_pieces.is_filler, before.source.names))
     text = "w1 w2 " + " ".join(fillers)
     assert after.source.encode("w1 w2") == before.source.encode("w1 w2")
-    assert all(i < size for i in after.source.encode(text))  # no text spells them
+    assert all(i < size for i in after.source.encode(text))  # no text is split into them

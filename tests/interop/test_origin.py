@@ -1,4 +1,4 @@
-"""A run is compared with the folder that it was imported from, where that still is as it was."""
+"""Verification compares a run with the folder that it was imported from, if that is still unchanged."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 
 def test_an_import_that_went_wrong_is_seen_when_it_is_verified(tmp_path):
-    """A run whose numbers or weights are not those of its folder; one whose folder has moved, changed or gone."""
+    """The run's numbers or weights differ from its folder, or the folder has moved, changed or gone."""
     marian_folder(tmp_path / "mine")
     import_model(tmp_path / "mine", tmp_path / "run")
     export_model(tmp_path / "run", tmp_path / "out", to="marian")

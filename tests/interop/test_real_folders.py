@@ -1,6 +1,6 @@
-"""Real OPUS-MT folders (../shared/data/pretrained) with random weights, and small ones of their form: as Transformers.
+"""Compare real OPUS-MT folders (../shared/data/pretrained) with random weights, and small ones, with Transformers.
 
-The real ones have everything but the weights; where they are missing, small folders of the same form stand for them.
+The real folders have everything but the weights; if they are missing, small folders of the same form replace them.
 """
 
 import gzip
@@ -36,7 +36,7 @@ needs_real = pytest.mark.skipif(not (DATA / "pretrained").is_dir(), reason="no .
 
 
 def fill(folder: Path, source: Path, **sizes: Any) -> None:
-    """Copy a real folder, and give it small random weights; its configuration stays as it is but for these sizes."""
+    """Copy a real folder and give it small random weights; only these sizes of its configuration change."""
     config = {**json.loads((source / "config.json").read_text()), **sizes}
     torch.manual_seed(0)
     model = transformers.MarianMTModel(transformers.MarianConfig(**config))
@@ -62,7 +62,7 @@ def lines_of(*names: str) -> list[str]:
 
 
 def odd_lines(rows: dict[str, int], count: int) -> list[str]:
-    """Spell lines of pieces that are drawn, the rare ones too, and of signs that are nobody's."""
+    """Spell lines from random pieces, including rare ones, and from signs outside every vocabulary."""
     draw, pieces = random.Random(0), [piece for piece in rows if not piece.startswith((">>", "<"))]
     single = [piece for piece in pieces if len(piece) == 1]
     lines = []
@@ -92,7 +92,7 @@ class Both(NamedTuple):
         return cls(net, transformers.MarianTokenizer.from_pretrained(folder), opened, *both)
 
     def compare_ids(self, lines: list[str]) -> None:
-        """Every line has the same rows on both sides."""
+        """Check that both tokenizers give each line the same rows, on either side."""
         for side, key in (("source", "text"), ("target", "text_target")):
             rows, tokenizer = getattr(self, side), getattr(self.run.tokenizers, side)
             theirs = self.tokenizer(**{key: lines})["input_ids"]
@@ -102,7 +102,7 @@ class Both(NamedTuple):
 
     @torch.no_grad()
     def compare_outputs(self, lines: list[str], beam: int, longest: int = LONGEST) -> None:
-        """Greedy search finds the same rows; a beam finds them too, or what Transformers itself calls likelier."""
+        """Check that greedy and beam search find the same rows, or rows that Transformers itself scores higher."""
         ids = {piece: i for i, piece in enumerate(self.run.tokenizers.target.names)}
         outputs = self.run.stream(lines, beam=beam, length_penalty=0.0, longest=longest)
         own = [[self.target[ids[piece]] for piece in each[0].tokens] for each in outputs]
@@ -120,7 +120,7 @@ class Both(NamedTuple):
                 assert self.total(line, one) >= self.total(line, other) - 1e-4, (line, one, other)
 
     def total(self, line: str, rows: list[Any]) -> float:
-        """The log-probability of an output and its end by Transformers."""
+        """Return Transformers' log-probability of an output and its end."""
         read = torch.tensor([[self.net.config.decoder_start_token_id, *rows]])
         inputs = self.tokenizer([line], return_tensors="pt")
         likely = self.net(**inputs, decoder_input_ids=read).logits[0].log_softmax(-1)
@@ -129,7 +129,7 @@ class Both(NamedTuple):
 
 
 def compare_configurations(folder: Path, again: Path) -> None:
-    """What a folder's configuration says, its export says, and Transformers reads the same of both."""
+    """Check that the export has the folder's configuration, and that Transformers reads both alike."""
     for name in ("config.json", "generation_config.json"):
         if (folder / name).exists():
             theirs, ours = (json.loads((each / name).read_text()) for each in (folder, again))
@@ -152,7 +152,7 @@ def compare_configurations(folder: Path, again: Path) -> None:
 
 
 def compare_all(folder: Path, tmp_path: Path, lines: list[str], searched: list[str]) -> None:
-    """In, and out again: ids, outputs, configurations; an export is verified with the folder itself."""
+    """Import and export a folder: compare ids, outputs and configurations, and verify the export with the folder."""
     import_model(folder, tmp_path / "run")
     report = export_model(tmp_path / "run", tmp_path / "again", to="marian")
     assert f"the same as {folder.name}, which it was imported from" in str(report.verification)
@@ -177,7 +177,7 @@ def test_a_real_folder_is_as_transformers_has_it(name, tmp_path):
 # ---- small folders of the same form, in any clone
 
 
-FORMS = {  # how the special pieces lie in vocab.json
+FORMS = {  # the order of the special pieces in vocab.json
     "opus": ["</s>", "<unk>", *"-", "<pad>"],
     "tc-big": [*"-", "</s>", "<s>", *"-", "<unk>", *"-", "<pad>"],
     "pad inside": ["</s>", *"-", "<pad>", *"-", "<unk>"],
@@ -186,7 +186,7 @@ FORMS = {  # how the special pieces lie in vocab.json
 
 
 def reorder(folder: Path, form: list[str]) -> None:
-    """Write a folder anew whose special pieces lie as in `form`, where - is a share of the others."""
+    """Rewrite a folder with its special pieces in the order of `form`, where each - is a share of the others."""
     rows = json.loads((folder / "vocab.json").read_text())
     others = [piece for piece in rows if piece not in ("</s>", "<unk>", "<pad>")]
     shares, names = form.count("-"), list[str]()
@@ -236,11 +236,11 @@ def test_a_small_folder_of_the_same_form_is_as_transformers_has_it(folder, tmp_p
         assert "<" not in both.run.tokenizers.target.decode([names.index(THEIR_START)])
 
 
-# ---- pieces that were added
+# ---- added pieces
 
 
 def test_pieces_that_were_added_come_in(tmp_path):
-    """As add_tokens and resize_token_embeddings leave a folder."""
+    """Import a folder as add_tokens and resize_token_embeddings leave it."""
     marian_folder(tmp_path / "old")
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "old")
     net = transformers.MarianMTModel.from_pretrained(tmp_path / "old")

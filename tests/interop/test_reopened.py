@@ -1,4 +1,4 @@
-"""Folders for Transformers, opened again: the same as their run, and every fault of the writer is seen."""
+"""Exported folders, opened again with Transformers: equal to their run, and every fault of the writer is detected."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SIZES = {"size": 16, "heads": 2, "layers": 2, "hidden": 24}
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory) -> Path:
-    """Runs that were imported, and a file of sentences."""
+    """Import runs, and write a file of sentences."""
     pytest.importorskip("transformers")
     desk = tmp_path_factory.mktemp("reopened")
     marian_folder(desk / "theirs-marian")
@@ -39,7 +39,7 @@ def family(request) -> str:
     return request.param
 
 
-# ---- the same
+# ---- equal to the run
 
 
 def test_an_export_is_verified_and_again(desk, family, tmp_path):
@@ -110,7 +110,7 @@ def transpose(tensors):
 
 
 def swap_rows(table):
-    """Two pieces trade their rows."""
+    """Exchange the rows of two pieces."""
     one, other = list(table)[10:12]
     table[one], table[other] = table[other], table[one]
 
@@ -142,7 +142,7 @@ def test_faults_are_seen(desk, family, tmp_path):
 
 @pytest.mark.parametrize(("name", "norm"), [("marian", "post"), ("m2m100", "pre")])
 def test_sines_in_another_order_are_seen(name, norm, tmp_path, monkeypatch):
-    """Of sines a config.json says its model_type alone: a run with others would be opened with the family's."""
+    """A config.json gives the order of sines by its model_type alone, so another order would be misread."""
     model = {**SIZES, "norm": norm, "tied": "all", "output_bias": False, "positions": "sinusoidal"}
     write_run(tmp_path / "run", model | {"sines": {"marian": "interleaved", "m2m100": "halves"}[name]}, 41)
     if name == "marian":

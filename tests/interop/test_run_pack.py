@@ -1,4 +1,4 @@
-"""A pack is the run that it was made from, without anything of the machine that trained it."""
+"""A pack equals its run, without anything about the machine that trained it."""
 
 import dataclasses
 import hashlib
@@ -24,7 +24,7 @@ TRIES = [40, pytest.param(200, marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run that was trained and measured here."""
+    """Train and measure a run."""
     home = tmp_path_factory.mktemp("trained")
     start(table(home, training__steps=4, training__validate_every=2, training__metric="bleu"), home / "run")
     return home / "run"
@@ -119,7 +119,7 @@ def test_how_alignments_are_read_goes_with_it(run, tmp_path):
 @pytest.mark.parametrize("tries", TRIES)
 @pytest.mark.parametrize("how", ["flip", "cut", "longer"])
 def test_every_changed_byte_is_refused(packed, tmp_path, tries, how):
-    """Also one in a part of the zip file that no program reads."""
+    """This includes bytes of the zip file that no program reads."""
     content, rng = packed.read_bytes(), random.Random(random.randrange(2**32))
     path = tmp_path / "spoilt"
     for _ in range(tries):

@@ -1,4 +1,4 @@
-"""Blocks and rows as other toolkits have them: one to one, both ways; sizes and files that are wrong are named."""
+"""Blocks and rows in the form of other toolkits: one to one, in both directions; errors name wrong sizes and files."""
 
 import json
 from pathlib import Path

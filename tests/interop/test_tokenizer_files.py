@@ -1,6 +1,6 @@
-"""Tokenizers of exported folders: Transformers' own open them, and cut texts as the run does.
+"""Tokenizers of exported folders: Transformers' own classes open them, and split texts as the run does.
 
-Words and a language that were added to an imported model come in the place of fillers, and out again in every format.
+Words and a language that are added to an imported model replace fillers, and every format exports them.
 """
 
 import json
@@ -42,7 +42,7 @@ def family(request) -> str:
 
 @pytest.fixture(scope="module")
 def desk(family, tmp_path_factory) -> Path:
-    """A folder of Transformers', the run that was made of it, and what was written of that."""
+    """Create a folder of Transformers, the run imported from it, and that run's export."""
     write, options, languages = FAMILIES[family]
     desk = tmp_path_factory.mktemp(family)
     write(desk / "theirs", **options)
@@ -53,7 +53,7 @@ def desk(family, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def grown(desk, family, without_report) -> Path:
-    """A run with a word and a language more, a step of almost nothing behind the imported one, and its export."""
+    """Train the imported run a tiny step with an additional word and language, and export the result."""
     code, key = CODES[family]
     for side in ("source", "target"):
         (desk / side).write_text("".join(f"Grüezi , {text}\n" for text in TEXTS[side] * 2))
@@ -73,7 +73,7 @@ def opened(folder: Path):
 
 
 def test_transformers_cuts_texts_with_it_as_with_the_folder_that_was_imported(desk, family):
-    """By names: without rows in its configuration, Transformers numbers NLLB's <mask> before the languages."""
+    """Compare names: without rows in its configuration, Transformers numbers NLLB's <mask> before the languages."""
     one, other = opened(desk / "theirs"), opened(desk / "out")
     assert type(one) is type(other)
     for each in (one, other) if family != "marian" else ():
@@ -87,7 +87,7 @@ def test_transformers_cuts_texts_with_it_as_with_the_folder_that_was_imported(de
 
 
 def test_transformers_cuts_texts_into_the_rows_of_the_run(desk, family):
-    """The languages that the run was imported with are chosen already."""
+    """The exported tokenizer already selects the languages of the import."""
     tokenizer, both = opened(desk / "out"), load(desk / "run").tokenizers
     rows = export_rows(desk / "out") if family != "marian" else marian_rows(desk / "out")
     for text in TEXTS["source"]:
@@ -98,7 +98,7 @@ def test_transformers_cuts_texts_into_the_rows_of_the_run(desk, family):
 
 
 def test_texts_to_texts_in_both(desk, family):
-    """From a text to a text by Transformers alone, in the folder that was written, and by the run."""
+    """Transformers alone, from the exported folder, and the run translate texts to the same texts."""
     net = transformers.MarianMTModel if family == "marian" else transformers.M2M100ForConditionalGeneration
     net, tokenizer, run = net.from_pretrained(desk / "out").eval(), opened(desk / "out"), load(desk / "run")
     texts = TEXTS["source"][:4]
@@ -107,7 +107,7 @@ def test_texts_to_texts_in_both(desk, family):
         ids = net.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=8)
     theirs = tokenizer.batch_decode(ids, skip_special_tokens=True)
     ours = run.translate(texts, beam=1, longest=8)
-    # A language in the middle of a text, where M2M100Tokenizer writes it: no spaces around.
+    # M2M100Tokenizer writes a language in the middle of a text without spaces around it.
     assert [re.sub(r" *__[a-z]+__ *", "", text) for text in ours] == [re.sub("__[a-z]+__", "", each) for each in theirs]
     assert any(re.sub(r" *__[a-z]+__ *", "", text) for text in ours)
 
@@ -136,7 +136,7 @@ def test_fillers_become_pieces_and_texts_come_back(grown, family):
             assert new.decode(new.encode_bare([text])[0]) == text
         for text in (*TEXTS["source"], *TEXTS["target"], "Grüezimitenand"):
             assert new.encode_bare([text]) == old.encode_bare([text])
-    # As the codes that it has: at the beginning of a text for Marian, anywhere for M2M-100, and never there for NLLB.
+    # Codes are special at the start of a text for Marian, anywhere for M2M-100, and never for NLLB.
     spelled = after.tokenizers.source.encode_bare([f"{code} the dog"])[0]
     assert (after.tokenizers.source.names.index(code) in spelled) == (family != "nllb")
     after.set_languages(None, code.strip("_><"))
@@ -156,7 +156,7 @@ def test_scores_of_pieces_that_were_there_stay(grown, family):
         scores = [run.model(ids, tokens_of([[1, 5, 6, 7]]))[0] for run in (before, after)]
         assert torch.allclose(scores[1][:, same], scores[0][:, same], atol=1e-5)
     new_ids = [i for i, name in enumerate(new) if name in ("▁Grüezi", CODES[family][0])]
-    assert float(scores[1][:, new_ids].min()) > -1e3  # no piece that is never written
+    assert float(scores[1][:, new_ids].min()) > -1e3  # every new piece can be written
     never = [i for i, name in enumerate(new) if special_pieces.is_filler(name)]
     assert not never or float(scores[1][:, never].max()) < -1e3
 
@@ -171,7 +171,7 @@ def test_ctranslate2_translates_new_words(grown):
 
 
 def test_new_pieces_have_their_rows(grown, family):
-    """Transformers knows what was added by its row, reads it back, and cuts no text into it."""
+    """Transformers finds an added piece by its row, decodes it, and never splits a text into it."""
     tokenizer, run, code = opened(grown), load(grown.parent / "grown"), CODES[family][0]
     names, rows = run.tokenizers.target.names, export_rows(grown) if family != "marian" else None
     rows = rows or json.loads((grown / "vocab.json").read_text())

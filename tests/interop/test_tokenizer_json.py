@@ -1,4 +1,4 @@
-"""A tokenizer.json without vocab.json: the model's own stands for it, another's is used as Transformers uses it."""
+"""A tokenizer.json without vocab.json: it replaces the vocabulary if it is the model's own."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremo
 
 
 def test_a_tokenizer_json_that_numbers_the_model_stands_for_its_vocabulary(tmp_path):
-    """Pieces in a list with scores, as converters to the library's form write them."""
+    """The pieces are a list with scores, as converters to the tokenizers library write them."""
     marian_folder(tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "run")
     rows = json.loads((tmp_path / "theirs" / "vocab.json").read_text())
@@ -42,7 +42,7 @@ def test_a_tokenizer_json_that_numbers_the_model_stands_for_its_vocabulary(tmp_p
 
 
 def check_foreign(folder: Path, tmp_path: Path, lines: list[str]) -> None:
-    """A tokenizer.json of another model cuts texts as the library does, with a note; the numbers stay the folder's."""
+    """A foreign tokenizer.json splits texts as the library does, with a note; the ids stay those of the folder."""
     report = import_model(folder, tmp_path / "run")
     assert "it may be another model's" in report.notes[0]
     run, tokenizer = (

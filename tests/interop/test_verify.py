@@ -1,4 +1,4 @@
-"""Verification: it finds sentences, sees what differs, lets ties pass, and says what it compared."""
+"""Verification finds sentences, detects differences, accepts ties, and says what it compared."""
 
 from dataclasses import dataclass, field
 
@@ -16,12 +16,12 @@ from regard.interop.numbering import round_up
 
 @dataclass
 class Copy:
-    """An export that is the run itself, but for what a test changes."""
+    """An export that is the run itself, except for the changes of a test."""
 
     run: regard.Run
     exact: bool = True
-    outputs: dict[int, list[int]] = field(default_factory=dict)  # others than the run's
-    shift: float = 0.0  # of all log-probabilities
+    outputs: dict[int, list[int]] = field(default_factory=dict)  # that differ from the run's
+    shift: float = 0.0  # added to all log-probabilities
     versions: dict[str, str] = field(default_factory=lambda: {"copy": "1"})
 
     @property
@@ -43,7 +43,7 @@ class Copy:
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch, tmp_path):
-    """The stored runs' corpus may be in the cache of whoever runs the tests."""
+    """Keep the stored runs' corpus out of the user's own cache."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
 
 
@@ -110,7 +110,7 @@ def test_one_token_of_one_output_is_enough(run):
     assert problem in str(error.value)
     assert f"by the export “{run.tokenizers.target.decode(wrong)}”" in str(error.value)
     with pytest.raises(VerificationError, match="1 of .* outputs differ"):
-        verify(run, Copy(run, outputs={0: right[0][:-1]}))  # an end that came too early
+        verify(run, Copy(run, outputs={0: right[0][:-1]}))  # an end that comes too early
 
 
 def test_a_tie_is_let_pass_and_counted(run, monkeypatch):

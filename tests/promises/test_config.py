@@ -1,6 +1,6 @@
-"""A wrong configuration is answered within two seconds, with the path of the key, and status 2.
+"""A wrong configuration fails within two seconds, with the path of the key and status 2.
 
-Every key of every shipped configuration, and of the defaults of every kind of model, is made wrong in turn.
+The tests change every key of every shipped configuration, and of the defaults of every kind of model.
 """
 
 import copy
@@ -19,7 +19,7 @@ from regard.errors import ConfigError
 from regard.models import KINDS
 from regard.tasks import read_settings
 
-pytestmark = pytest.mark.unchecked  # wrong types meet the checks of the library, not those of the tests
+pytestmark = pytest.mark.unchecked  # the library checks these wrong types, not the tests' type checks
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 COMMAND = """
 import sys
@@ -39,7 +39,7 @@ def tables() -> dict[str, dict[str, Any]]:
 
 
 def keys(table: dict[str, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all values, tables among them; of a list of tables every one."""
+    """Yield the paths of all values, including tables and every table in a list."""
     for key, value in table.items():
         yield (*path, key)
         if isinstance(value, dict):
@@ -51,7 +51,7 @@ def keys(table: dict[str, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[An
 
 
 def written(path: tuple[Any, ...]) -> str:
-    """As the message writes it: data.corpora[0].source."""
+    """Return a path as the message writes it: data.corpora[0].source."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -80,7 +80,7 @@ def refused(table: dict[str, Any], key: str) -> str:
 
 
 TABLES = tables()
-YES_OR_NO = {"replay"}  # whose default is a word, and whose other values are true and false
+YES_OR_NO = {"replay"}  # its default is a word, its other values are true and false
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -120,7 +120,7 @@ def test_misspelt_keys(name):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_out_of_range(name):
-    """No number may be negative anywhere, and none that is to be at least one may be zero."""
+    """No number may be negative, and none with a minimum of one may be zero."""
     for path in keys(TABLES[name]):
         value = TABLES[name]
         for part in path:
@@ -213,9 +213,9 @@ def test_within_two_seconds(tmp_path, setting, said):
     config = tmp_path / "some.toml"
     config.write_text('[data]\nbuiltin = "copy"\n')
     times = []
-    for _ in range(3):  # others may be busy on this machine: the quickest of three
+    for _ in range(3):  # the fastest of three: other processes may be busy
         shown, seconds = answered("train", str(config), "--set", setting, "--out", str(tmp_path / "run"))
-        assert (shown.returncode, shown.stdout) == (2, "[]\n")  # nothing heavy was imported
+        assert (shown.returncode, shown.stdout) == (2, "[]\n")  # the command imported nothing heavy
         assert shown.stderr.startswith(f"regard: {said}")
         assert shown.stderr.count("\n") == 1
         times.append(seconds)

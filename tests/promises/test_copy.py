@@ -1,6 +1,6 @@
-"""A run that was copied by any tool loads the same model and resumes as the original would.
+"""A run copied by any tool loads the same model and resumes like the original.
 
-What is best stands in a file with a hash; links are a convenience, and a copy may have none of them, dangling ones, or
+A file with a hash records the best checkpoint. Links are a convenience: a copy may have none of them, dangling ones, or
 whole folders in their place.
 """
 
@@ -20,7 +20,7 @@ from regard.run import load
 from regard.tasks import start, translate
 from regard.training import Checkpoints, read_checkpoint, weight_files
 
-SCORES = {"step": [9.0, 5.0, 7.0, 8.0, 6.0, 6.0], "average": [9.0, 5.0, 7.0, 4.0, 6.0, 6.0]}  # the loss, in order
+SCORES = {"step": [9.0, 5.0, 7.0, 8.0, 6.0, 6.0], "average": [9.0, 5.0, 7.0, 4.0, 6.0, 6.0]}  # the losses, in order
 BEST = {"step": "step-000004", "average": "average"}
 LONGER = {"training__steps": 8, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
 SHORTER = {**LONGER, "training__steps": 6}
@@ -32,7 +32,7 @@ def home(tmp_path_factory) -> Path:
 
 
 def trained(home: Path, out: Path, best: str, steps: dict, resume: bool = False) -> None:
-    """A run whose validations are scripted, so that the best checkpoint is not the last."""
+    """Train a run with scripted validations, so that the best checkpoint is not the last."""
     scores = SCORES[best][4 if resume else 0 :]
 
     def validate(self):
@@ -58,7 +58,7 @@ def run(home, best) -> Path:
 
 @pytest.fixture(scope="module")
 def resumed(run, home, best) -> Path:
-    """The run itself, resumed."""
+    """Resume the run itself."""
     shutil.copytree(run, home / f"{best}-resumed", symlinks=True)
     trained(home, home / f"{best}-resumed", best, LONGER, resume=True)
     return home / f"{best}-resumed"
@@ -72,7 +72,7 @@ def by_cp(one: Path, other: Path) -> None:
 
 
 def by_zip(one: Path, other: Path) -> None:
-    """As most programs pack: what a link leads to."""
+    """Copy by zip, which most programs fill with the targets of links."""
     with zipfile.ZipFile(other.with_suffix(".zip"), "w") as file:
         for folder, _, names in os.walk(one, followlinks=True):
             for name in names:
@@ -90,14 +90,14 @@ def by_tar(one: Path, other: Path) -> None:
 
 
 def without_links(one: Path, other: Path) -> None:
-    """As rsync --no-links, a web download, and git on Windows."""
+    """Copy like rsync --no-links, a web download, or git on Windows."""
     shutil.copytree(one, other, symlinks=True)
     for link in ("best", "last"):
         (other / "checkpoints" / link).unlink()
 
 
 def links_as_text(one: Path, other: Path) -> None:
-    """As unzip does on a system without links."""
+    """Copy like unzip on a system without links."""
     without_links(one, other)
     for link in ("best", "last"):
         (other / "checkpoints" / link).write_text(os.readlink(one / "checkpoints" / link))
@@ -154,8 +154,8 @@ def test_a_copy_resumes_as_the_run_would(run, resumed, home, best, tmp_path, way
         assert same_tensors(mine.trainer, its.trainer)
     assert records(resumed) == records(copy)
     counters = read_checkpoint(Checkpoints(copy).last()).manifest["counters"]
-    assert counters["best"] == counters["best_loss"] == min(SCORES[best])  # what is to be beaten, the average's too
-    # Folders in the place of links are not written through, and do not stay: they would be of another step.
+    assert counters["best"] == counters["best_loss"] == min(SCORES[best])  # the loss to beat, also that of the average
+    # Training does not write through folders in place of links, and removes them: they would hold another step.
     for link in ("best", "last"):
         assert Checkpoints(copy).linked(link) == Checkpoints(resumed).linked(link)
     assert not [path for path in (copy / "checkpoints").iterdir() if path.name.startswith(".")]
@@ -163,7 +163,7 @@ def test_a_copy_resumes_as_the_run_would(run, resumed, home, best, tmp_path, way
 
 @pytest.mark.parametrize("way", ["kept", *WAYS])
 def test_a_run_from_before_there_was_a_record(run, resumed, home, best, tmp_path, way):
-    """Links only: by these, or where a copy has lost them by what the manifests count."""
+    """A run has only links: they decide, or if a copy lost them, the counters in the manifests."""
     old, copy = tmp_path / "old", tmp_path / "copy"
     shutil.copytree(run, old, symlinks=True)
     (old / "checkpoints/best.json").unlink()
@@ -171,7 +171,7 @@ def test_a_run_from_before_there_was_a_record(run, resumed, home, best, tmp_path
         copy = old
     else:
         WAYS[way](old, copy)
-    if way == "dangling":  # a link that somebody made is the only one to know
+    if way == "dangling":  # a link that a user made is the only record
         with pytest.raises(CheckpointError, match="step-000099: missing, but the link best leads to it"):
             load(copy)
         return
@@ -183,11 +183,11 @@ def test_a_run_from_before_there_was_a_record(run, resumed, home, best, tmp_path
         assert Checkpoints(copy).best_record() == Checkpoints(resumed).best_record()
 
 
-# ---- what cannot be the same is said
+# ---- differences that Regard reports
 
 
 def test_a_best_folder_that_is_gone(run, home, best, tmp_path):
-    """Never another model: one sentence, and a resume that does not forget it."""
+    """Regard never loads another model: it says one sentence, and a resume keeps the record."""
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, symlinks=True)
     kept = tmp_path / "kept"
@@ -210,7 +210,7 @@ def test_a_best_folder_that_is_gone(run, home, best, tmp_path):
 
 
 def test_a_resume_says_that_the_best_is_missing(run, home, best, tmp_path, capsys):
-    """As a person does it: said at the beginning, and the report is written at the end."""
+    """The command says so at the start, and writes the report at the end."""
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, symlinks=True)
     shutil.rmtree(copy / "checkpoints" / BEST[best])
@@ -239,7 +239,7 @@ def test_a_renamed_step_folder(run, home, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     (copy / "checkpoints/step-000006").rename(copy / "checkpoints/step-000007")
     said = "step-000007/manifest.json: from step 6; the folder step-000007 was renamed or exchanged"
-    assert same_model(run, copy)  # the best one is another
+    assert same_model(run, copy)  # the best checkpoint is another
     with pytest.raises(CheckpointError, match=said):
         load(copy, checkpoint="last")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}

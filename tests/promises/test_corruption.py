@@ -1,4 +1,4 @@
-"""Corruption is refused by name: a flipped byte, a truncated file, swapped files, a missing one."""
+"""An error names what is corrupt: a flipped byte, a truncated file, swapped files, or a missing one."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ TRIES = [30, pytest.param(200, marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Path]:
-    """Two runs that differ in data and seed, and one with another model."""
+    """Train runs that differ in data, seed and model."""
     home = tmp_path_factory.mktemp("runs")
     made = {}
     for name, changes in {
@@ -45,7 +45,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def run(runs, tmp_path) -> Path:
-    """A copy of the first to be spoilt."""
+    """Copy the first run, to damage it."""
     shutil.copytree(runs["one"], tmp_path / "run", symlinks=True)
     return tmp_path / "run"
 
@@ -62,7 +62,7 @@ def logits(run: Path) -> torch.Tensor:
 
 
 def refused_or_the_same(run: Path, spoilt: Path, expected: torch.Tensor) -> bool:
-    """Refused with the name of the file, or (a comment, the path of a corpus) without any meaning for the model."""
+    """Return whether loading fails with the file's name; otherwise check that the logits are unchanged."""
     found, message = None, ""
     try:
         found = logits(run)
@@ -106,7 +106,7 @@ def test_a_resume_refuses_what_only_it_reads(run, tries):
         spoilt.write_bytes(random.choice([flipped, whole[:place]]))
         with pytest.raises(CheckpointError, match="trainer.safetensors: damaged"):
             read_checkpoint(folder)
-    logits(run)  # the model does not hang on it
+    logits(run)  # the model does not depend on it
 
 
 @pytest.mark.parametrize("file", RESUMED)
@@ -140,18 +140,18 @@ def test_files_swapped_between_two_runs(run, runs, other, file):
     if file.endswith("trainer.safetensors"):
         with pytest.raises(CheckpointError, match="trainer.safetensors: damaged"):
             read_checkpoint((run / file).parent)
-    elif file.endswith("manifest.json"):  # what does not fit to it is the model beside it
+    elif file.endswith("manifest.json"):  # the model beside it does not match the manifest
         with pytest.raises(CheckpointError, match="model.safetensors: damaged"):
             load(run, checkpoint="last")
     else:
         refused = refused_or_the_same(run, run / file, expected)
         same = (runs["one"] / file).read_bytes() == (runs[other] / file).read_bytes()
-        # Another run's configuration may have the same model, and another run's tokenizer be the same.
+        # Another run's configuration may give the same model, and its tokenizer may be equal.
         assert refused or same or (file == "config.toml" and other == "two")
 
 
 def test_a_checkpoint_of_another_run(run, runs):
-    """Whole in itself, but with another tokenizer, or other heads of the same widths."""
+    """The checkpoint is intact, but has another tokenizer, or other heads of the same widths."""
     for other, named in (("two", "tokenizer.json"), ("heads", "config.toml")):
         folder = run / "checkpoints/step-000004"
         shutil.rmtree(folder)
@@ -161,7 +161,7 @@ def test_a_checkpoint_of_another_run(run, runs):
 
 
 def test_a_resume_of_a_spoilt_run_leaves_it_as_it_was(run, runs):
-    """Refused before anything is written over."""
+    """The resume fails before it overwrites anything."""
     given = table(runs["one"].parent, training__steps=6, training__validate_every=2)
     given["model"]["heads"] = 4
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -181,11 +181,11 @@ def test_a_run_to_begin_with_is_checked_too(run, runs, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-# ---- whole in themselves, with the right checksums, and wrong all the same
+# ---- intact files with right checksums that are wrong all the same
 
 
 def record_of(run: Path, **changes) -> None:
-    """best.json as Regard would have written it, with something changed."""
+    """Write a changed best.json as Regard would have written it."""
     path = run / "checkpoints/best.json"
     found = json.loads(path.read_bytes())
     found.pop("sha256")
@@ -193,7 +193,7 @@ def record_of(run: Path, **changes) -> None:
 
 
 def resealed(run: Path, name: str, tensors: dict[str, torch.Tensor] | None = None, **changes) -> None:
-    """A checkpoint whose weights or manifest were changed, with all its checksums made anew, that of best.json too."""
+    """Change a checkpoint's weights or manifest, and renew all checksums, including that of best.json."""
     folder = run / "checkpoints" / name
     found = json.loads((folder / "manifest.json").read_bytes())
     found.pop("sha256")
@@ -221,7 +221,7 @@ def swap_steps(run: Path, runs) -> None:
 
 
 def another_run(run: Path, runs) -> None:
-    """The best checkpoint of a run that differs in nothing but the seed."""
+    """Replace the best checkpoint by that of a run which differs only in its seed."""
     shutil.rmtree(run / "checkpoints/step-000004")
     shutil.copytree(runs["seed"] / "checkpoints/step-000004", run / "checkpoints/step-000004")
 
@@ -272,7 +272,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_right_checksum_of_the_wrong_thing(run, runs, what):
-    """Refused by name when the best checkpoint is loaded; a resume is, too, or goes on from one that is right."""
+    """Loading the best checkpoint fails with the file's name; a resume fails too, or starts from a right one."""
     spoil, named = WRONG[what]
     assert Checkpoints(run).best().name == "step-000004"
     spoil(run, runs)
@@ -288,7 +288,7 @@ def test_a_right_checksum_of_the_wrong_thing(run, runs, what):
     assert "\n" not in said
     if said:
         assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    else:  # from the last checkpoint, which nothing was wrong with: what is best is as wrong as before, or better
+    else:  # the last checkpoint is right: the best one stays as wrong as before, or gets better
         assert "best.json" in what or "another run" in what
 
 

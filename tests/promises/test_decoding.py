@@ -1,4 +1,4 @@
-"""Decoding is right: beam 1 is greedy, alone is in a batch, cached is fed again, and trying everything agrees."""
+"""Decoding is right: beam 1 is greedy, batches and caches change nothing, and exhaustive search agrees."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_cached_is_fed_again(kind):
 
 @every_kind
 def test_trying_everything_agrees(kind):
-    """Two words, END, and all that can be said with up to five of them."""
+    """Search all outputs of up to five tokens from two words and END."""
     model, (source,) = small(kind, words=5), sentences(1, words=5)
     targets = list(every_target(5, 5))
     told = batches.score_pairs(model, [source] * len(targets), targets)

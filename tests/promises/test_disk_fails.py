@@ -1,7 +1,7 @@
-"""A disk that fails costs no more than the work since the last checkpoint.
+"""A failing disk costs no more than the work since the last checkpoint.
 
-Calls that fail: each write, sync, rename and new folder of a short training, one after the other, ends in one sentence.
-Power that fails: at every moment, whatever was not synced may be lost; what is left loads and resumes.
+Failing calls: each write, sync, rename and new folder of a short training fails once, and ends in one sentence.
+Failing power: at every moment, unsynced data may be lost; the remaining files load and resume.
 """
 
 import builtins
@@ -25,13 +25,13 @@ from regard.training import Checkpoints, metrics, read_checkpoint
 from regard.training.metrics import Trackers
 
 STEPS = {"training__steps": 6, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
-LOSSES = [9.0, 5.0, 7.0, 4.0]  # of the steps 2, 4 and 6, and of the average of the last two
+LOSSES = [9.0, 5.0, 7.0, 4.0]  # after the steps 2, 4 and 6, and of the average of the last two
 BEST = [None, "step-000002", "step-000004", "step-000004", "average"]  # after so many validations
 
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
-    """A forked process has no other threads; TensorBoard would start one."""
+    """Use one thread, as a forked process has no others, and no TensorBoard, which would start one."""
     monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -41,7 +41,7 @@ def _one_thread(monkeypatch):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """Data, their cache, and a run that nothing happened to."""
+    """Create data, their cache, and an undisturbed run."""
     home = tmp_path_factory.mktemp("home")
     trained(home, home / "unhurt")
     assert Checkpoints(home / "unhurt").best().name == "average"
@@ -49,7 +49,7 @@ def home(tmp_path_factory) -> Path:
 
 
 def trained(home: Path, out: Path, **changes) -> None:
-    """Train, or go on, with validations that are scripted by the step."""
+    """Train or resume, with validations scripted by the step."""
     resume = Checkpoints(out).last() is not None
 
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def trained(home: Path, out: Path, **changes) -> None:
 
 
 def scripted(patch: pytest.MonkeyPatch) -> None:
-    """Validations by the step that they come after."""
+    """Script the validations by the step that they follow."""
     from regard.training import Trainer
 
     real = Trainer.average
@@ -77,19 +77,19 @@ def scripted(patch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """Where the training of this process stands."""
+    """The progress of this process's training."""
 
     averaging, validations = False, 0
 
 
 def whole(home: Path, run: Path) -> None:
-    """A run is, after all, the one that nothing happened to."""
+    """Check that a run equals the undisturbed one in the end."""
     unhurt = home / "unhurt"
     for name in (path.name for path in Checkpoints(unhurt).steps()):
         mine, its = (read_checkpoint(each / "checkpoints" / name) for each in (unhurt, run))
         assert same_tensors(mine.model, its.model)
         assert same_tensors(mine.trainer, its.trainer)
-    assert load(run).step in (4, 6)  # the average, unless it came to its end in the middle of it
+    assert load(run).step in (4, 6)  # the average, unless the training was interrupted while it computed that
     assert not list(run.rglob(".*"))
 
 
@@ -97,7 +97,7 @@ def whole(home: Path, run: Path) -> None:
 
 
 class Failing:
-    """An open file whose writes are counted."""
+    """An open file that counts its writes."""
 
     def __init__(self, file, count):
         self._file, self._count = file, count
@@ -120,7 +120,7 @@ class Failing:
 
 
 class Count:
-    """Says when the call has come that is to fail."""
+    """A counter that tells when the call that must fail has come."""
 
     def __init__(self, call: int, number: int):
         self.left, self.number = call, number
@@ -131,7 +131,7 @@ class Count:
 
 
 def fail_at(call: int, number: int) -> Count:
-    """From here on, in this process: the so-manyeth write, sync, rename or new folder fails."""
+    """From now on in this process, let the `call`-th write, sync, rename or mkdir fail with errno `number`."""
     count = Count(call, number)
 
     def failing(name, real):
@@ -155,7 +155,7 @@ def fail_at(call: int, number: int) -> Count:
 
 
 def failed_at(call: int, number: int, home: Path, run: Path, cache: Path) -> tuple[bool, str]:
-    """Train in a child whose so-manyeth call fails: whether it came that far, and what was said."""
+    """Train in a child whose `call`-th call fails; return whether the training came that far, and its message."""
     told, tell = os.pipe()
 
     def work():
@@ -188,7 +188,7 @@ def test_a_call_that_fails_ends_in_a_sentence(home, tmp_path, number, cached, ho
         if not reached:
             assert how == "all", "there are fewer calls than were drawn from"
             break
-        # A link, or a folder that is to be removed, is no reason to stop.
+        # A failure to create a link or to remove a folder is no reason to stop.
         assert "traceback" not in said
         assert "\n" not in said
         if said:
@@ -207,7 +207,7 @@ def test_a_call_that_fails_ends_in_a_sentence(home, tmp_path, number, cached, ho
     assert call > 40 or how == "some"
 
 
-# ---- power that fails
+# ---- power failures
 
 
 class Node:
@@ -215,15 +215,15 @@ class Node:
 
     def __init__(self, folder: bool):
         self.folder = folder
-        self.entries: dict[str, Node | str] = {}  # a link is what it leads to
+        self.entries: dict[str, Node | str] = {}  # a link stores its target
         self.synced: dict[str, Node | str] | bytes = {} if folder else b""
 
 
 class Disk:
-    """A record of what this process does below a folder, and of what of it is safe.
+    """A record of this process's changes below a folder, and of which of them are safe.
 
-    A file's bytes are safe when it was synced, a folder's names when the folder was. `states` holds, for every call,
-    what a failure of the power just after it may leave.
+    A file's bytes are safe once the file was synced, a folder's names once the folder was. `states` holds, for each
+    call, what may remain if the power fails just after it.
     """
 
     def __init__(self, root: Path):
@@ -231,7 +231,7 @@ class Disk:
         self.seen: set[str] = set()
 
     def at(self, path) -> tuple[Node, str] | None:
-        """The folder that a path stands in, and its name there."""
+        """Return the node of a path's folder, and the path's name in it."""
         path = Path(os.path.abspath(path))
         if not path.is_relative_to(self.root) or path == self.root:
             return None
@@ -242,7 +242,7 @@ class Disk:
         return node, name
 
     def record(self, patch: pytest.MonkeyPatch) -> None:
-        """Watch every call that changes a disk."""
+        """Watch every call that changes the disk."""
         for name in ("mkdir", "rmdir", "unlink", "remove", "rename", "replace", "symlink", "fsync", "open"):
             patch.setattr(os, name, self.watching(name, getattr(os, name)))
         real = builtins.open
@@ -305,7 +305,7 @@ class Disk:
             self.snapshot()
 
     def snapshot(self) -> None:
-        """What may be left: only what is safe; all names, but only safe bytes; or some of each."""
+        """Record what may remain: only safe data; all names, but only safe bytes; or some of each."""
         for how in ("safe", "names", "some"):
             tree = self.tree(self.node, how)
             key = hashlib.sha256(repr(sorted(tree.items())).encode()).hexdigest()
@@ -329,7 +329,7 @@ class Disk:
 
 
 def laid_out(tree: dict[str, bytes | str | None], folder: Path) -> Path:
-    """A state of the disk, as files."""
+    """Write a state of the disk as files."""
     folder.mkdir()
     for path, content in tree.items():
         if content is None:
@@ -363,7 +363,7 @@ def test_what_was_not_synced_may_be_lost(home, tmp_path, how):
             assert validations <= 1
         else:
             steps.add(read_checkpoint(last).step)
-            # What came before the last validation was saved, and what it led to may be.
+            # The checkpoint before the last validation was saved, and the one after it may be.
             assert validations - 1 <= int(last.name[5:]) // 2 <= validations
             found = load(run)
             best = Checkpoints(run).best().name.removeprefix(".old-")
@@ -380,7 +380,7 @@ def test_what_was_not_synced_may_be_lost(home, tmp_path, how):
 
 
 def test_at_the_end_everything_is_on_the_disk(home, tmp_path):
-    """Nothing that a run needs later waits for the system to write it."""
+    """No file that a run needs later is still waiting for the system to write it."""
     (tmp_path / "disk").mkdir()
     disk = Disk(tmp_path / "disk")
     with pytest.MonkeyPatch.context() as patch:

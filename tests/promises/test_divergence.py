@@ -1,7 +1,7 @@
-"""Training that diverges ends in a sentence that says why and what is safe; what was saved before can be loaded.
+"""If training diverges, one sentence gives the reason and the last safe state; earlier checkpoints can be loaded.
 
-Every kind of model, with and without validation: rates at which scores, gradients or the weights themselves are no
-numbers any more.
+This covers every kind of model, with and without validation, at rates at which scores, gradients or weights become
+non-finite.
 """
 
 import math
@@ -49,7 +49,7 @@ def test_every_kind_is_here():
 
 
 def diverging(folder, name, rate, valid, steps):
-    """A configuration that begins well for two steps and then takes steps that are far too large."""
+    """Return a configuration that starts well for two steps and then takes far too large steps."""
     whole = TABLES[name](folder)
     whole["data"]["held_out"] = 0.1 if valid else 0.0
     whole["training"] |= {
@@ -63,7 +63,7 @@ def diverging(folder, name, rate, valid, steps):
 
 
 def outcome(whole, run) -> str:
-    """How it ended: its sentence, or an empty one."""
+    """Train, and return the sentence of the failure, or an empty string."""
     try:
         start(whole, run)
     except TrainingError as error:
@@ -78,7 +78,7 @@ def outcome(whole, run) -> str:
 
 
 def check_folder(run, valid) -> None:
-    """All that is saved is finite and can be loaded; what is called best had a finite loss."""
+    """Check that all checkpoints are finite and can be loaded, and that the best one had a finite loss."""
     for folder in Checkpoints(run).steps():
         for name, tensor in read_checkpoint(folder, trainer=False).model.items():
             assert bool(tensor.isfinite().all()), f"{folder.name}: {name}"
@@ -95,7 +95,7 @@ def check_folder(run, valid) -> None:
     [(True, 8), *(pytest.param(valid, 150, marks=pytest.mark.slow) for valid in (True, False))],
 )
 def test_no_kind_ends_otherwise(tmp_path, name, valid, steps):
-    """At the highest rate that can be set."""
+    """The rate is the highest that a configuration accepts."""
     outcome(diverging(tmp_path, name, 1e6, valid, steps), tmp_path / "run")
     check_folder(tmp_path / "run", valid)
 
@@ -110,7 +110,7 @@ def test_no_kind_ends_otherwise(tmp_path, name, valid, steps):
     ],
 )
 def test_whatever_overflows_first(tmp_path, monkeypatch, name, rate, valid, steps):
-    """Scores, gradients, or the weights themselves: steps that no rate could be set to take."""
+    """Scores, gradients or weights overflow; no configuration accepts such rates."""
     monkeypatch.setattr(update, "rate_at", lambda step, settings: rate)
     said = outcome(diverging(tmp_path, name, 1.0, valid, steps), tmp_path / "run")
     check_folder(tmp_path / "run", valid)
@@ -125,12 +125,12 @@ def test_no_finite_gradient_in_a_hundred_steps(tmp_path):
 
 
 def test_a_short_run_that_learned_nothing_is_not_finished(tmp_path):
-    """Fewer steps than a hundred, none of which had a finite gradient after the first."""
+    """The run has fewer than a hundred steps, and no finite gradient after the first."""
     assert "finite" in outcome(diverging(tmp_path, "transformer", 1e6, True, steps=12), tmp_path / "run")
 
 
 def test_what_was_good_before_stays_the_best(tmp_path, monkeypatch):
-    """A run that is resumed at a rate that is too high keeps its best checkpoint, and can be loaded."""
+    """A run resumed at too high a rate keeps its best checkpoint, and can be loaded."""
     whole = table(tmp_path)
     start(whole, tmp_path / "run")
     best = (tmp_path / "run" / "checkpoints" / "best.json").read_text()

@@ -1,6 +1,6 @@
-"""Weights or scores that are no numbers end in one sentence: never in empty lines with status 0, never in a traceback.
+"""Non-finite weights or scores end in one sentence, never in empty lines with status 0 or in a traceback.
 
-Every kind of model, every dtype that a file can hold, every bad value; and every command that opens a run.
+This covers every kind of model, every dtype of a file, every bad value, and every command that opens a run.
 """
 
 import random
@@ -42,7 +42,7 @@ def weights_in(run: Path) -> dict[str, Tensor]:
 
 
 def answer(run: Run) -> object:
-    """What a run is for."""
+    """Return the results of the run's task."""
     task = run.settings.task
     if task == "translate":
         return run.translate(["1 2 3"], beam=2, longest=4)
@@ -61,7 +61,7 @@ def spoilt(weights: dict[str, Tensor], name: str, value: float) -> None:
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [*KINDS, "language-model"])
 def test_every_kind_and_value_in_any_weight(runs, kind, every):
-    """A few weights of each kind, drawn anew; the first bad one is named."""
+    """Change random weights of each kind; the message names the first bad one."""
     run = runs[kind]
     whole = weights_in(run)
     floating = [name for name, tensor in whole.items() if tensor.is_floating_point()]
@@ -83,7 +83,7 @@ def test_every_kind_and_value_in_any_weight(runs, kind, every):
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_and_dtype(runs, kind, every):
-    """Floats are taken in any width, and nothing else is cast; a number that is whole stays what it is."""
+    """Floats of any width are cast, and nothing else is; an integer stays an integer."""
     run = runs[kind]
     whole = weights_in(run)
     for dtype in FLOATS:
@@ -117,11 +117,11 @@ def test_a_number_that_only_float64_holds(runs):
     change_weights(run, lambda w: w.update(whole))
 
 
-# ---- weights that are finite, and scores that are not
+# ---- finite weights with scores that are not finite
 
 
 def overflowing(run: Run) -> Run:
-    """The last layer's numbers are so large that sums of them are none."""
+    """Make the last layer's weights so large that sums of them overflow."""
     with torch.no_grad():
         for parameter in run.model.parameters():
             parameter.copy_(torch.sign(parameter + 1e-9) * 3e38)
@@ -142,7 +142,7 @@ WAYS = [{"beam": 1}, {"beam": 4}, {"beam": 4, "groups": 2, "diversity": 0.5}, {"
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("when", [0, 2])
 def test_every_way_to_search(runs, options, bad, when, monkeypatch):
-    """One bad score among many, at the first step or later."""
+    """One score among many is bad, at the first step or later."""
     run = load(runs["transformer"])
     steps = iter(range(100))
     original = type(run.model).step
@@ -150,7 +150,7 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
     def step(self, tokens, state):
         logits, state = original(self, tokens, state)
         logits = logits.clone()
-        logits[..., 2] -= 50.0  # not yet at the end
+        logits[..., 2] -= 50.0  # no END yet
         if next(steps) == when:
             logits[-1, 5] = bad
         return logits, state
@@ -161,7 +161,7 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
 
 
 def test_places_on_a_device_say_so_too(runs):
-    """The search that a GPU replays drops what is no number, and says so when nothing is left."""
+    """The search that a GPU replays drops non-finite scores, and reports an error if none is left."""
     from regard.decoding import Options, check_outputs, tokens_of
     from regard.decoding.device_search import DeviceSearch, SlotOptions
 
@@ -174,11 +174,11 @@ def test_places_on_a_device_say_so_too(runs):
             device_search.advance()
         found = device_search.collect(slice(0, 1)).results(1)
     with pytest.raises(NotFiniteError, match="not finite"):
-        check_outputs(found[0].outputs)  # as each answer of a replay is asked
+        check_outputs(found[0].outputs)  # the check of each answer of a replay
 
 
 def test_impossible_outputs_are_no_fault(runs):
-    """A pointer gives words that are not there next to no probability, and that is a number."""
+    """A pointer gives words that are not in the source almost no probability, which is still a finite number."""
     run = load(runs["pointer"])
     assert run.score(["1 2"], ["9 9"])[0].log_prob < -100
     assert run.translate(["1 2 3"], beam=4)
@@ -201,7 +201,7 @@ def files(tmp_path_factory) -> Path:
 
 
 def commands(run: Path, kind: str, home: Path, task: str) -> Iterator[list[str]]:
-    """Every command that opens a run of this task."""
+    """Yield every command that opens a run of this task."""
     a, b, page = str(home / "a.txt"), str(home / "b.txt"), str(home / "look.html")
     if task == "translate":
         yield ["translate", str(run), a, "--longest", "4"]
@@ -236,7 +236,7 @@ def said(arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn", "language-model", "captioner", "han", "convnet"])
 def test_every_command_says_so(runs, files, kind):
-    """NaN in the weights, and weights that are finite and overflow."""
+    """Try NaN weights, and finite weights that overflow."""
     run = runs[kind]
     task = load(run).settings.task
     whole = weights_in(run)

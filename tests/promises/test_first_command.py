@@ -1,4 +1,4 @@
-"""The first command keeps the best model it found, whatever the targets look like and the metric makes of them."""
+"""The first command keeps the best model that it found, whatever the targets and the metric are."""
 
 import json
 import random
@@ -46,7 +46,7 @@ def test_the_best_model_is_kept_by_a_metric_that_moves(tmp_path, name):
     metric = METRICS[name]
     assert done.settings.training.metric == done.task.metric == metric
     best = max(valid, key=lambda record: (record[metric], -record["loss"]))
-    assert done.result.best_step == best["step"] > SHORT["validate_every"]  # never the first, of a model that learns
+    assert done.result.best_step == best["step"] > SHORT["validate_every"]  # never the first: the model learns
     assert load(tmp_path / "run", device="cpu").step == best["step"]
 
 

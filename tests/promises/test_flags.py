@@ -1,6 +1,6 @@
-"""Every number on the command line has limits: what is outside is refused by the name of its flag, in one sentence.
+"""Every number on the command line has limits: one sentence with the name of the flag refuses a value outside them.
 
-The flags are read from the commands themselves, so that a new one is tried without being named here.
+The test reads the flags from the commands themselves, so a new flag needs no entry here.
 """
 
 import importlib
@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import regard.cli.commands
 from regard.cli import app
 
-pytestmark = pytest.mark.unchecked  # typer's context is not of the class that it is annotated with
+pytestmark = pytest.mark.unchecked  # typer's context has another class than its annotation
 
-NEVER = {  # that no number of any flag is
+NEVER = {  # values that no flag accepts
     "a word": "many",
     "nothing": "",
     "a space": " ",
@@ -38,7 +38,7 @@ NEVER = {  # that no number of any flag is
     "lines": "1\n2",
     "ESC": "\x1b[2J5",
     "long text": "x" * 10_000,
-    "full-width": "５",  # which int() would take
+    "full-width": "５",  # int() would accept it
     "exponent of a whole number": "1e1e1",
 }
 
@@ -53,7 +53,7 @@ def commands() -> dict[str, Any]:
 
 
 def numeric(function: Any) -> list[str]:
-    """The flags of a command that are numbers."""
+    """Return a command's flags that take a number."""
     hints = typing.get_type_hints(function)
     flags = []
     for name in inspect.signature(function).parameters:
@@ -65,7 +65,7 @@ def numeric(function: Any) -> list[str]:
 
 
 FLAGS = [(name, flag) for name, function in commands().items() for flag in numeric(function)]
-# What else a command cannot do without: so that a flag, if it were accepted, is the last thing that could be wrong.
+# The arguments that a command requires, so that it has no reason to refuse them before it checks the flag.
 OTHERS = {"translate": ["none"], "caption": ["none", "none.png"], "classify": ["none"], "sample": ["none"],
           "score": ["none"], "look": ["none"], "align": ["none", "--source", "none.txt"], "compare": ["a", "b"],
           "bench": ["none"], "data": ["none", "--out", "none"], "study": ["none"], "eval": ["none"],
@@ -85,7 +85,7 @@ def test_every_number_is_refused_by_its_flag(command, flag, every, tmp_path, mon
     place = FLAGS.index((command, flag))
     for i, (name, value) in enumerate(NEVER.items()):
         if not every and (i + place) % 7:
-            continue  # another flag is given this one
+            continue  # this flag is given to another one
         start = time.process_time()
         shown = CliRunner().invoke(app, [command, *OTHERS.get(command, []), f"{flag}={value}"])
         assert time.process_time() - start < 5, name

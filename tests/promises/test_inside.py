@@ -1,4 +1,4 @@
-"""A run folder, whoever it came from, is written inside itself and nowhere else."""
+"""Regard writes a run folder, whatever its origin, only inside that folder."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from regard.run import load
 from regard.tasks import start
 
 LONGER = {"training__steps": 4, "training__validate_every": 2}
-# Everything in a run folder that is read for a resume, or written by anything.
+# Every entry of a run folder that a resume reads or that any command writes.
 LINKS = [
     ".lock",
     "config.toml",
@@ -61,7 +61,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def planted(run: Path, name: str, outside: Path, dangling: bool) -> Path:
-    """Put what is in a run folder outside, or leave nothing there, and a link in its place."""
+    """Move an entry of a run folder outside, or remove it, and put a link in its place."""
     link, target = run / name, outside / "target"
     outside.mkdir()
     (outside / "other").write_text("mine")
@@ -112,12 +112,12 @@ def test_the_folder_itself_and_those_above_it_may_be_links(run, home, tmp_path):
 def test_a_link_that_stays_inside(run, home):
     (run / "checkpoints").rename(run / "kept")
     (run / "checkpoints").symlink_to("kept")
-    (run / "notes").symlink_to("/")  # a person's own, which nothing reads
+    (run / "notes").symlink_to("/")  # a user's own link, which Regard never reads
     assert start(table(home, **LONGER), run, resume=True).result.step == 4
 
 
 def test_temporary_names_are_never_those_that_somebody_put_there(run, home, tmp_path):
-    """A name that the process will have is a link to elsewhere: what it leads to stays as it was."""
+    """Links stand at the temporary names that the process will use; the files behind them stay unchanged."""
     outside = tmp_path / "outside"
     outside.write_text("mine")
     for name in ("config.toml", "tokenizer.json", "report.html", "alignment.json"):
@@ -130,7 +130,7 @@ def test_temporary_names_are_never_those_that_somebody_put_there(run, home, tmp_
 
 
 def test_the_cache_of_somebody_else(run, home, tmp_path, monkeypatch):
-    """A run's configuration does not say where to write: the default cache is used, unless it is given again."""
+    """A run's configuration cannot set the cache folder: a resume uses the default unless the command sets one."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "default"))
     config = read(run / "config.toml")
     config["data"]["cache"] = str(tmp_path / "planted")

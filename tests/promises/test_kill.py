@@ -1,7 +1,7 @@
 """A kill never costs more than the work since the last checkpoint.
 
-Processes are forked from this one, where torch is loaded already, and killed: at random moments while they save all the
-time, and at every single call by which a checkpoint comes to the disk.
+The tests fork processes from this one, which has loaded torch, and kill them: at random moments while they save without
+pause, and at every single call that writes a checkpoint to disk.
 """
 
 import os
@@ -23,7 +23,7 @@ ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}
 
 
 class Announcing(Line):
-    """Writes every step whose checkpoint is done to a pipe: what a person was told is safe."""
+    """A task that writes to a pipe every step whose checkpoint is complete, and so safe from a kill."""
 
     def __init__(self, pipe: int | None = None):
         super().__init__()
@@ -33,14 +33,14 @@ class Announcing(Line):
         return position.batch + position.epoch * self.batches, plan  # one batch a step
 
     def move(self, batch, device):
-        if self.pipe is not None and batch[0]:  # the update before this one was saved before this one begins
+        if self.pipe is not None and batch[0]:  # each update is saved before the next begins
             os.write(self.pipe, batch[0].to_bytes(4, "big"))
         return batch[1]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
-    """A forked process has no other threads; TensorBoard would start one."""
+    """Use one thread, as a forked process has no others, and no TensorBoard, which would start one."""
     monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -49,7 +49,7 @@ def _one_thread(monkeypatch):
 
 
 def announced(pipe: int) -> int:
-    """The last step that was said to be saved."""
+    """Return the last step that the process announced as saved."""
     last = 0
     while content := os.read(pipe, 4):
         last = int.from_bytes(content, "big")
@@ -80,13 +80,13 @@ def test_random_kills(tmp_path, kills):
         assert found.step >= safe
         assert last.name == f"step-{found.step:06d}"
         weight_files.load_weights(Line().objective, found.model, str(last))
-        for each in Checkpoints(tmp_path).steps():  # every other one there is whole as well
+        for each in Checkpoints(tmp_path).steps():  # every other checkpoint in the run is complete, too
             read_checkpoint(each)
         safe = found.step
     result = train(Line(), training(**{**ALWAYS, "steps": safe + 3}), tmp_path, resume=True)
     assert (result.step, result.stop_reason) == (safe + 3, "finished")
     assert not list((tmp_path / "checkpoints").glob(".*"))
-    # And it is the run that nobody killed. (Its validations and steps are thousands; the weights say it all.)
+    # It equals a run without a kill. (It has thousands of validations and steps; comparing the weights is enough.)
     unhurt = Line()
     train(unhurt, training(steps=safe + 3, validate_every=10**6, ema=0.9), tmp_path / "unhurt")
     assert same_tensors(
@@ -95,7 +95,7 @@ def test_random_kills(tmp_path, kills):
     )
 
 
-# ---- every moment, one after the other
+# ---- every call, one after the other
 
 
 CALLS = (
@@ -111,7 +111,7 @@ CALLS = (
 
 
 def dying_at(call: int) -> None:
-    """From here on: die just before the so-manyeth call that changes the disk."""
+    """From now on, let the process die just before its `call`-th change of the disk."""
     left = [call]
 
     def dying(real):
@@ -128,7 +128,7 @@ def dying_at(call: int) -> None:
 
 
 class Scripted(Task):
-    """Nothing to train: its validations get better at steps 1 and 3."""
+    """A task without training, with validations that improve at steps 1 and 3."""
 
     metric = "bleu"
 
@@ -146,10 +146,10 @@ class Scripted(Task):
         return {"bleu": {1: 5.0, 3: 6.0, 5: 7.0}.get(self.number, 1.0)}
 
 
-# Step 3 is a new best, and two are to be removed; step 2 is none and removes none, step 4 removes one.
+# Step 3 is a new best, and two checkpoints are removed; step 2 is none and removes none, step 4 removes one.
 @pytest.mark.parametrize("step", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_a_kill_at_every_call(tmp_path, step):
-    """A step's save, killed at its first call, its second, … until it comes through."""
+    """Kill the save of one step at its first call, its second, … until it succeeds."""
 
     class DieIn(Progress):
         def __init__(self, call):
@@ -182,11 +182,11 @@ def test_a_kill_at_every_call(tmp_path, step):
         best = Checkpoints(run).best()
         assert best is not None
         read_checkpoint(best)
-        # The best of what is there, also where the kill came between a checkpoint and the record that it is the best.
+        # The best of all checkpoints, even if the kill came before the record of the best.
         assert best.name == f"step-{3 if found.step >= 3 else 1:06d}"
         result = train(Scripted(), training(**{**settings, "steps": step + 2}), run, resume=True)
         assert result.step == step + 2
-        # The links are those of a run that nobody killed, also where the kill came before a link was made.
+        # The links are those of a run without a kill, even if the kill came before a link was made.
         expected = max(number for number in (1, 3, 5) if number <= step + 2)
         assert (result.best_step, Checkpoints(run).linked("best")) == (expected, f"step-{expected:06d}")
         kept = {f"step-{number:06d}" for number in (expected, step + 2)}
@@ -199,7 +199,7 @@ def test_a_kill_at_every_call(tmp_path, step):
 
 
 def test_a_kill_at_every_call_of_a_second_writing(tmp_path):
-    """The same name twice, as the mean of checkpoints has it: the old one or the new one is there, and whole."""
+    """The mean of checkpoints writes one name twice: afterwards the old or the new one is there, and complete."""
     model, other = {"w": torch.zeros(3)}, {"w": torch.ones(3)}
     seen = set()
     for call in range(1, 100):
@@ -226,7 +226,7 @@ def test_a_kill_at_every_call_of_a_second_writing(tmp_path):
 
 
 class Curved(Line):
-    """Its score is near to what the weights sum up to at `best`, so that a test decides which checkpoint is best."""
+    """A task whose score falls with the distance of the weights' sum from `best`, to choose the best checkpoint."""
 
     metric = "bleu"
 
@@ -238,7 +238,7 @@ class Curved(Line):
         return sum(float(each.detach().double().sum()) for each in self.objective.parameters())
 
     def validate(self):
-        # By the weights, which a resumed run has too: nothing is remembered from one process to the next.
+        # It depends on the weights, which a resumed run has too: no process needs to remember anything.
         return {"bleu": -abs(self.total() - self.best), "loss": 1.0}
 
 
@@ -246,7 +246,7 @@ ENDS = {"steps": 6, "validate_every": 3, "log_every": 3, "keep": 2, "average": 2
 
 
 class DieAtTheEnd(Progress):
-    """Dies at a call behind the last step, before or after its validation is recorded."""
+    """A progress that dies at a call after the last step, before or after its validation is recorded."""
 
     def __init__(self, call: int):
         self.call, self.step_now, self.armed = call, 0, False
@@ -264,7 +264,7 @@ class DieAtTheEnd(Progress):
 
 
 def ended_like(run, unhurt) -> None:
-    """Everything of a run that somebody reads later is as in the run that nobody killed."""
+    """Check that all files that are read later equal those of a run without a kill."""
     for name in ("step-000003", "step-000006", "average"):
         mine, its = (read_checkpoint(each / "checkpoints" / name) for each in (run, unhurt))
         assert same_tensors(mine.model, its.model), name
@@ -279,7 +279,7 @@ def ended_like(run, unhurt) -> None:
 
 @pytest.mark.parametrize("best", ["average", pytest.param("step-000006", marks=pytest.mark.slow)])
 def test_a_kill_between_the_last_step_and_the_end(tmp_path, best):
-    """Killed at every call that changes the disk from there on; the resumed run ends as the one nobody killed."""
+    """Kill at every call that changes the disk from there on; the resumed run ends like one without a kill."""
     train(Curved(), training(**ENDS), tmp_path / "measured")
     model = read_checkpoint(tmp_path / "measured/checkpoints" / best).model
     target = sum(float(each.double().sum()) for each in model.values())
@@ -299,7 +299,7 @@ def test_a_kill_between_the_last_step_and_the_end(tmp_path, best):
         assert (result.step, result.stop_reason) == (ENDS["steps"], "finished")
         ended_like(run, unhurt)
         before = (run / "metrics.jsonl").read_bytes(), (run / "checkpoints/best.json").read_bytes()
-        train(Curved(target), training(**ENDS), run, resume=True)  # and once more, which does nothing
+        train(Curved(target), training(**ENDS), run, resume=True)  # once more, which changes nothing
         assert ((run / "metrics.jsonl").read_bytes(), (run / "checkpoints/best.json").read_bytes()) == before
         ended_like(run, unhurt)
         shutil.rmtree(run)
@@ -309,7 +309,7 @@ def test_a_kill_between_the_last_step_and_the_end(tmp_path, best):
 
 
 def test_a_kill_before_the_report(tmp_path):
-    """The report and the average come with the resume, through everything that the command does."""
+    """After a kill before the report, resuming through the command writes the report and the average."""
     run = tmp_path / "run"
     given = table(tmp_path, training__average=2, training__keep=2, training__ema=0.9)
 
@@ -323,7 +323,7 @@ def test_a_kill_before_the_report(tmp_path):
     assert before[-1]["kind"] == "average"
     (run / "metrics.jsonl").write_text("".join((run / "metrics.jsonl").read_text().splitlines(True)[:-2]))
     if Checkpoints(run).best().name != "average":
-        shutil.rmtree(run / "checkpoints/average")  # as of a kill before the average, too
+        shutil.rmtree(run / "checkpoints/average")  # as if the kill had come before the average
     report.train_and_report(given, run, resume=True)
     assert (run / "checkpoints/average").is_dir()
     assert records(run) == before
@@ -331,7 +331,7 @@ def test_a_kill_before_the_report(tmp_path):
 
 
 def test_a_validation_that_is_due_comes_with_the_resume(tmp_path):
-    """Stopped by a signal where the limit of a later command is: that step was saved and not measured."""
+    """A signal stops the run at the limit of a later command: that step was saved, but not validated."""
     run = tmp_path / "run"
     train(Curved(), training(**ENDS), tmp_path / "whole")
     stopped = train(Curved(), training(**{**ENDS, "steps": 12}), run, progress=StopAt(6))

@@ -1,7 +1,7 @@
-"""A line is cut while it is read: no file, however it is packed, takes more than a bounded memory.
+"""Reading truncates long lines, so that any file, packed or not, takes bounded memory.
 
-Training and translating read the same lines out of the same bytes, and refuse the same; outputs have as many lines as
-inputs have.
+Training and translation read the same lines from the same bytes, and refuse the same files. Outputs have as many lines
+as inputs.
 """
 
 import gzip
@@ -22,9 +22,9 @@ from regard.evaluation import read_texts
 from regard.io import MAX_LINE_CHARACTERS, read_chunks
 from regard.tasks import start
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 WORD = TokenizerSettings(kind="word")
-ROOM = 400 << 20  # bytes that reading may take beyond what a process with torch has: far less than the files hold
+ROOM = 400 << 20  # bytes beyond those of a process with torch: far less than the files hold
 
 
 def translating_lines(path: Path) -> list[str]:
@@ -39,7 +39,7 @@ READERS = {
 
 
 def huge(path: Path, size: int, packed: bool) -> Path:
-    """A word of so many bytes in one line, then a line of one word."""
+    """Write a word of `size` bytes on one line, then a line with one word."""
     block = b"x" * (1 << 20)
     with gzip.open(path, "wb", compresslevel=1) if packed else open(path, "wb") as file:
         for _ in range(size >> 20):
@@ -55,7 +55,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("who", READERS)
 def test_every_reader_takes_a_bounded_memory(tmp_path, who, packed):
-    """What is in one line is more than there is memory for; of it 1 MB is kept."""
+    """A line is longer than the available memory; the reader keeps 1 MB of it."""
     path = huge(tmp_path / "file", 200 << 20, packed)
     shown = forked(lambda: print([len(line) for line in READERS[who](path)]), room=60 << 20)
     assert shown == (0, f"[{MAX_LINE_CHARACTERS}, 4]\n", "")
@@ -72,7 +72,7 @@ def test_a_line_of_four_gigabytes_is_unpacked_in_parts(tmp_path):
 @linux
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character"])
 def test_a_huge_word_takes_a_bounded_memory_in_training(tmp_path, kind):
-    """Every tokenizer is trained and encodes beside a word of 50 MB; its pair is dropped, and counted as long."""
+    """Every tokenizer trains and encodes beside a word of 50 MB; its pair is dropped, and counted as too long."""
     source, target = tmp_path / "source", tmp_path / "target"
     huge(source, 50 << 20, packed=False)
     with open(source, "a") as file:
@@ -88,7 +88,7 @@ def test_a_huge_word_takes_a_bounded_memory_in_training(tmp_path, kind):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A small run whose tokenizer is BPE, with bytes for what it does not know."""
+    """Train a small run with a BPE tokenizer that writes unknown characters as bytes."""
     folder, threads = tmp_path_factory.mktemp("run"), torch.get_num_threads()
     start(table(folder, training__steps=2, tokenizer={"kind": "bpe", "size": 300}), folder / "run")
     torch.set_num_threads(threads)
@@ -104,7 +104,7 @@ def test_translating_a_huge_word_takes_a_bounded_memory(run, tmp_path):
     assert f"{path}: line 1 has more than {MAX_LINE_CHARACTERS:,} characters and was truncated\n" in shown.stderr
 
 
-# Bytes of a file, and its lines or what is wrong with it.
+# The bytes of a file, and its lines or the message that refuses it.
 FILES = {
     "one line without its end": (b"a b", ["a b"]),
     "nothing": (b"", []),
@@ -147,7 +147,7 @@ def test_training_translating_and_evaluating_read_the_same(tmp_path, name, packe
 @pytest.mark.parametrize("character", ["x", "é", "語", "😀"])
 @pytest.mark.parametrize("beyond", [-1, 0, 1, 5 * MAX_LINE_CHARACTERS])
 def test_where_a_line_is_cut(tmp_path, character, beyond):
-    """At a number of characters, whatever bytes they take; no character is halved, and none is lost before it."""
+    """The limit counts characters, not bytes; no character is cut in half or lost before the limit."""
     data = f"first\n{character * (MAX_LINE_CHARACTERS + beyond)}\nlast".encode()
     (tmp_path / "file").write_bytes(data)
     expected = ["first", character * min(MAX_LINE_CHARACTERS, MAX_LINE_CHARACTERS + beyond), "last"]
@@ -165,7 +165,7 @@ def test_a_line_that_is_cut_is_said_once(tmp_path):
 
 @pytest.mark.parametrize("place", ["source", "target", "valid_source"])
 def test_what_would_never_end_is_refused_in_training(tmp_path, place):
-    """A pipe and a device, on the first time and where all is in the cache already."""
+    """Training refuses a pipe and a device, both at first and when everything is in the cache already."""
     files = {name: tmp_path / name for name in ("source", "target", "valid_source", "valid_target")}
     for path in files.values():
         path.write_text("a b\nc d\n")
@@ -180,7 +180,7 @@ def test_what_would_never_end_is_refused_in_training(tmp_path, place):
         with pytest.raises(DataError, match=f"{path}: a pipe or a device given, expected a file"):
             prepared(**{place: path})
     shutil.move(files[place], tmp_path / "away")
-    os.mkfifo(files[place])  # under the name that the cache was made of
+    os.mkfifo(files[place])  # under the name from which the cache was made
     with pytest.raises(DataError, match=f"{place}: a pipe or a device given"):
         prepared()
 
@@ -192,7 +192,7 @@ def test_a_device_of_zeros_ends_at_once(run):
 
 
 def test_outputs_have_as_many_lines_as_inputs(run, tmp_path):
-    """Files that are as odd as they can be: through a file, gzip, standard input and a named pipe."""
+    """Read very odd lines from a file, a gzip file, standard input and a named pipe."""
     odd = ["1 2", "", " ", "\r", "3\r4", "\u2028", "5\x856", "7\x0b8\x0c9", "\ufeff1", "x" * 5000, "語" * 300, "\t\t"]
     data = "\n".join([*odd, "1 2 3"]).encode()
     options = ("--beam", 1, "--longest", 5, "--device", "cpu")
@@ -218,7 +218,7 @@ def test_outputs_have_as_many_lines_as_inputs(run, tmp_path):
 
 
 def test_a_file_that_shrinks_is_no_result(run, tmp_path):
-    """What was counted is compared with what was read; nothing is left in the place of the output."""
+    """The lines read are compared with the lines counted; a failure leaves no output file."""
     from regard.io import SourceLines
 
     path = tmp_path / "file"
@@ -231,7 +231,7 @@ def test_a_file_that_shrinks_is_no_result(run, tmp_path):
 
 @pytest.mark.parametrize("which", ["source", "target"])
 def test_a_corpus_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch, which):
-    """Else what was encoded would be found again under the hash of another text."""
+    """Otherwise the encoded pairs would be found again under the hash of another text."""
     from regard.data import preparation as preparing
 
     for name in ("source", "target"):
@@ -255,7 +255,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypa
 
 
 def test_a_long_text_is_encoded_in_the_time_of_its_length():
-    """A word is read up to a hundred thousand characters, the same in training and in translating."""
+    """A word is read up to a hundred thousand characters, both in training and in translation."""
     from regard.data import train
     from regard.data.tokenizer import LONGEST_WORD
 
@@ -270,8 +270,8 @@ def test_a_long_text_is_encoded_in_the_time_of_its_length():
 
 @linux
 def test_memory_is_what_the_test_measures():
-    """Who takes more than there is room for is stopped, so that the tests above can fail."""
-    # more than earlier tests can have left free in this process, which would be taken first
+    """A process that exceeds its memory limit fails, so the tests above can fail."""
+    # More than earlier tests can have left free in this process, because freed memory is used first.
     shown = forked(lambda: [bytearray(100 << 20) for _ in range(20)], room=60 << 20)
     assert shown.status == 1
     assert "MemoryError" in shown.stderr

@@ -1,4 +1,4 @@
-"""Loading runs no code: a malicious pickle under every name that anything reads is refused or ignored."""
+"""Loading runs no code: every reader refuses or ignores a malicious pickle under any file name."""
 
 import ast
 import contextlib
@@ -27,7 +27,7 @@ SOURCE = Path(regard.__file__).parent
 
 
 class Malicious:
-    """Unpickled, it touches a file."""
+    """An object whose unpickling touches a file."""
 
     def __init__(self, mark: Path):
         self.mark = mark
@@ -37,7 +37,7 @@ class Malicious:
 
 
 def forms(mark: Path) -> dict[str, bytes]:
-    """The pickle as it is, as torch saves it, as numpy does, and as text that TOML or JSON readers would see."""
+    """Return the pickle alone, as torch and numpy save it, and as text that a TOML or JSON reader might evaluate."""
     torch_file, numpy_file = io.BytesIO(), io.BytesIO()
     torch.save({"w": Malicious(mark)}, torch_file)
     np.save(numpy_file, np.array([Malicious(mark)], dtype=object), allow_pickle=True)
@@ -65,7 +65,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def home(trained, tmp_path) -> Path:
-    """A run with its data and cache, to be spoilt."""
+    """Copy a run with its data and cache, to damage it."""
     shutil.copytree(trained, tmp_path / "home", symlinks=True)
     return tmp_path / "home"
 
@@ -75,7 +75,7 @@ def given(home: Path, **changes):
 
 
 def test_the_pickles_do_run_when_they_are_loaded(tmp_path):
-    """What the other tests show is worth something."""
+    """The pickles do run code, so the other tests mean something."""
     for name in ("pickle", "text pickle"):
         mark = tmp_path / name.replace(" ", "-")
         pickle.loads(forms(mark)[name])
@@ -102,7 +102,7 @@ def test_under_every_name_of_a_run(home, trained, form):
 
 
 def test_in_the_cache(home):
-    """A cache that is damaged is built again."""
+    """Regard rebuilds a damaged cache."""
     mark = home / "mark"
     caches = [path for path in (home / "cache").rglob("*") if path.is_file()]
     assert len(caches) >= 9
@@ -134,7 +134,7 @@ def test_as_a_given_tokenizer(home, form):
 
 
 def test_a_zip_in_place_of_safetensors(home):
-    """What torch.load would unpack."""
+    """torch.load would unpack this zip file."""
     mark = home / "mark"
     path = home / "run/checkpoints/step-000002/model.safetensors"
     with zipfile.ZipFile(path, "w") as archive:
@@ -146,7 +146,7 @@ def test_a_zip_in_place_of_safetensors(home):
 
 
 def test_a_plugin_that_a_run_names_is_not_imported(home, monkeypatch):
-    """Wherever a file of that name lies."""
+    """A file of that name may lie in any folder on the path."""
     mark, run = home / "mark", home / "run"
     code = f"__import__('os').system('touch {mark}')"
     for folder in (home, run):
@@ -162,7 +162,7 @@ def test_a_plugin_that_a_run_names_is_not_imported(home, monkeypatch):
             assert not mark.exists()
 
 
-# ---- and nothing in the source could
+# ---- the source has no call that could run code
 
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code"}

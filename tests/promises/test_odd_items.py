@@ -1,7 +1,7 @@
-"""One odd item does not stop the rest: it is skipped, counted, and said once with the first example.
+"""One odd item does not stop the rest: it is skipped, counted, and reported once with the first example.
 
-Pictures, folders, captions, labels, documents, links. Where all are odd, that is one sentence. A name that is not UTF-8
-comes out as it is.
+This covers pictures, folders, captions, labels, documents and links. If all items are odd, one sentence says so.
+A name that is not UTF-8 stays as it is in the output.
 """
 
 import json
@@ -18,7 +18,7 @@ from PIL import Image
 from regard.data import DataSettings, TokenizerSettings, caption_files, document_texts, prepare_images
 from regard.errors import DataError
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 WORD = TokenizerSettings(kind="word")
 ON_CPU = ("--device", "cpu")
 NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
@@ -26,13 +26,13 @@ NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
 
 @pytest.fixture(scope="module")
 def furnished(furnish) -> Path:
-    """Runs that caption and classify pictures, one that translates, and one that classifies documents."""
+    """Create runs that caption and classify pictures, one that translates, and one that classifies documents."""
     return furnish(captions="captioner", questions="convnet", run="transformer", reviews="han")
 
 
 @pytest.fixture
 def album(furnished, tmp_path) -> Path:
-    """Pictures with captions, and everything odd that may lie between them."""
+    """Create pictures with captions, with all kinds of odd files between them."""
     shutil.copytree(furnished / "data" / "captioned", tmp_path / "album")
     folder = tmp_path / "album" / "pictures"
     (folder / "loop.jpg").symlink_to("loop.jpg")
@@ -48,7 +48,7 @@ def album(furnished, tmp_path) -> Path:
     os.mkfifo(folder / "pipe.jpg")
     with socket.socket(socket.AF_UNIX) as listening:
         here = Path.cwd()
-        os.chdir(folder)  # the name of a socket is short
+        os.chdir(folder)  # the path of a socket must be short
         listening.bind("socket.jpg")
         os.chdir(here)
     bomb(folder / "bomb.png")
@@ -57,11 +57,11 @@ def album(furnished, tmp_path) -> Path:
     return tmp_path / "album"
 
 
-UNREADABLE = ["empty.png", "noise.jpg", "half.png", "bomb.png"]  # files that are no pictures
+UNREADABLE = ["empty.png", "noise.jpg", "half.png", "bomb.png"]  # files that are not pictures
 
 
 def bomb(path: Path) -> None:
-    """A heading that says that there are 10^10 pixels."""
+    """Write a picture whose header claims 10^10 pixels."""
     Image.new("1", (8, 8)).save(path)
     data = bytearray(path.read_bytes())
     data[16:24] = (100_000).to_bytes(4, "big") * 2
@@ -92,7 +92,7 @@ def test_a_folder_as_deep_as_a_name_may_be(tmp_path):
     finally:
         os.chdir(here)
     assert list(caption_files.list_pictures(tmp_path)) == ["d/" * depth + "a.png"]
-    os.chdir(tmp_path)  # rmtree would climb down by calling itself
+    os.chdir(tmp_path)  # rmtree would recurse too deep
     try:
         for _ in range(depth):
             os.chdir("d")
@@ -147,7 +147,7 @@ def test_captioning_goes_on(furnished, album, form):
         assert str(album / "pictures" / "new\nline.png") in pictures
     else:
         assert str(album / "pictures" / NOT_UTF8) in [line.split("\t")[0] for line in lines]
-    for name in UNREADABLE[:1]:  # alone it is a mistake
+    for name in UNREADABLE[:1]:  # alone, an unreadable file is an error
         shown = regard("caption", furnished / "captions", album / "pictures" / name, *ON_CPU)
         assert (shown.status, shown.stderr.count("\n")) == (2, 1)
 
@@ -207,7 +207,7 @@ ODD = {
 
 @pytest.mark.parametrize(("form", "odd"), [(form, odd) for form, each in ODD.items() for odd in each])
 def test_a_document_that_is_odd_is_left_out(tmp_path, form, odd):
-    """Without a label it is counted as that."""
+    """An odd line counts as blank, and in some forms as a document without a label."""
     path, data = tmp_path / f"a.{form}", {"held_out": 0.0, "cache": str(tmp_path / "cache")}
     unlabelled = "\tno label\n" if form == "tsv" else '{"label": "", "text": "no label"}\n'
     path.write_text("".join([*GOOD[form] * 5, odd, unlabelled, odd]))
@@ -255,7 +255,7 @@ def test_one_odd_link_does_not_stop_an_alignment(furnished, tmp_path, odd):
     assert shown.stderr.count("\n") == 1
 
 
-# Every command that writes a file or a folder, and how it is told where to.
+# Every command that writes a file or a folder, with the option that sets its path.
 WRITERS = {
     "translate": ("run", "text", "--out"),
     "score": ("run", "--source", "text", "--target", "text", "--out"),

@@ -1,7 +1,7 @@
-"""Whatever a key is set to, it is refused with a sentence that names it, or it can be worked with.
+"""Any value of any key either works or is refused with a sentence that names the key.
 
-Every key of every section, of every kind of model and of the search, with values that nobody would think of: as tables
-that Python gives, as TOML files, and as the text of `--set`.
+The tests set every key of every section, kind of model and search to absurd values: as tables in Python, as TOML files,
+and as the text of `--set`.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from regard.errors import ConfigError
 from regard.tasks import Settings, read_settings
 
 pytestmark = pytest.mark.unchecked
-OWN = [("kind", "model.kind"), ("preset", "model.preset")]  # keys that no dataclass has
+OWN = [("kind", "model.kind"), ("preset", "model.preset")]  # keys without a dataclass field
 TOP = ["task", "data", "tokenizer", "model", "training", "data.corpora", "data.valid"]
 
 
 def outcome(read_it: Any, names: str | tuple[str, ...]) -> Any:
-    """What was accepted, or None: refused at once, in one printable line that begins with the key."""
+    """Return the accepted value, or None if it is refused at once, in one printable line that begins with the key."""
     names = (names,) if isinstance(names, str) else names
     start = time.process_time()
     try:
@@ -40,7 +40,7 @@ def outcome(read_it: Any, names: str | tuple[str, ...]) -> Any:
 
 
 def siblings(name: str, field: str) -> tuple[str, ...]:
-    """The key, and others that may be named in its place: two keys that contradict each other are both wrong."""
+    """Return the key and those that a message may name instead: of two contradicting keys either is wrong."""
     section = name.removesuffix(f".{field}")
     return name, *(f"{section}.{other}" for other in TOGETHER.get(field, ()))
 
@@ -86,7 +86,7 @@ def test_every_key_through_tables(value):
 def test_every_section_as_a_whole(value):
     for name in TOP:
         if odd.VALUES[value] == {} or (odd.VALUES[value] == [] and name in ("data.corpora", "data.valid")):
-            continue  # empty, and right
+            continue  # empty, and valid
         table: dict[str, Any] = {}
         inside = table
         *path, last = name.split(".")
@@ -98,13 +98,13 @@ def test_every_section_as_a_whole(value):
 
 @pytest.mark.parametrize("value", [name for name in odd.VALUES if name not in odd.NO_TOML])
 def test_every_key_through_set(value):
-    """As `--set` reads it: TOML where it is TOML, a text elsewhere."""
+    """`--set` parses a value as TOML if possible, and else takes it as text."""
     given = odd.VALUES[value]
     texts = [given] if isinstance(given, str) else []
     texts.append(as_toml(given))
     for section, field in odd.all_keys():
         if section.endswith("[0]"):
-            continue  # --set does not reach into a list
+            continue  # --set cannot change an element of a list
         name = f"{section.partition(' ')[0]}.{field.name}"
         for text in texts:
             outcome(
@@ -116,7 +116,7 @@ def test_every_key_through_set(value):
 
 
 def test_every_key_through_files(tmp_path):
-    """One file for each value and section: the first of its keys is refused, and none is as long as the file."""
+    """Write one file for each value and section: the message names the first of its keys, and is short."""
     path = tmp_path / "odd.toml"
     for value, given in odd.VALUES.items():
         if value in odd.NO_TOML:
@@ -124,7 +124,7 @@ def test_every_key_through_files(tmp_path):
         text = as_toml(given)
         for section, field in odd.all_keys():
             if not section.startswith("training") and field.name not in ("size", "source", "longest"):
-                continue  # what a file holds is a table, and those are tried in full above
+                continue  # a file holds a table, and the tests above cover all keys as tables
             name = section.partition(" ")[0]
             head = f"[[{name[:-3]}]]" if name.endswith("[0]") else f"[{name}]"
             path.write_text(f"{head}\n{field.name} = {text}\n", encoding="utf-8", errors="surrogatepass")
@@ -132,7 +132,7 @@ def test_every_key_through_files(tmp_path):
 
 
 def as_toml(value: Any) -> str:
-    """As a person would write it, who is not bound by what Python's writer of TOML takes."""
+    """Write TOML as a person would, including values that Python's TOML writer refuses."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**4000:
         return f"{'-' * (value < 0)}1{'0' * 5000}"
     if value is odd.NEST:
@@ -149,7 +149,7 @@ def as_toml(value: Any) -> str:
 
 
 def numbers(hint: Any) -> bool:
-    """Whether a key may be a number."""
+    """Whether a key's type includes a number."""
     return hint in (int, float) or any(numbers(each) for each in get_args(hint) if get_origin(hint) is not Literal)
 
 
@@ -177,7 +177,7 @@ def test_the_limit_is_said():
 
 
 def test_every_section_is_known():
-    """A section that is added is tried, too."""
+    """The tests know every section, so they include new ones."""
     sections = {hint for hint in typing.get_type_hints(Settings).values() if dataclasses.is_dataclass(hint)}
     for cls in sections:
         assert any(issubclass(each, cls) for each in odd.SECTIONS.values()), cls

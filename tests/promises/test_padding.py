@@ -49,7 +49,7 @@ def sentence(longest: int = 7) -> list[int]:
 
 
 def wider(batch: Batch, source: int, target: int) -> Batch:
-    """More padding, and in it numbers that would be noticed if anybody read them."""
+    """Add padding, whose embeddings would change the result if a model read them."""
 
     def grown(ids, by):
         return torch.cat([ids, torch.full((len(ids), by), PAD)], 1)
@@ -64,7 +64,7 @@ def wider(batch: Batch, source: int, target: int) -> Batch:
 
 
 def measured(model: Model, batch: Batch) -> tuple[torch.Tensor, list[torch.Tensor], dict[str, torch.Tensor]]:
-    """The loss, the logits of each sentence, and the gradients."""
+    """Return the loss, the logits of each sentence, and the gradients."""
     objective = Prediction(model, smoothing=0.1).train()
     model.zero_grad()
     loss = objective(batch).total
@@ -120,7 +120,7 @@ def test_a_batch_is_the_sum_of_its_sentences(kind, options):
 def test_alone_is_in_any_batch(kind, options):
     model = small(kind, options).eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # far from flat, so that answers differ and some end early
+        for parameter in model.parameters():  # far from uniform, so that answers differ and some end early
             parameter.mul_(3)
     sources = [sentence(5) for _ in range(5)]
     alone = [greedy(model, tokens_of([source]), 6)[0] for source in sources]
@@ -129,6 +129,6 @@ def test_alone_is_in_any_batch(kind, options):
     order = torch.randperm(5)
     padded = Tokens.of(torch.cat([wide.ids, torch.full((5, 5), PAD)], 1)[order], wide.lengths[order])
     assert greedy(model, padded, 6) == [alone[i] for i in order]
-    # In two or three batches, up to the limit of each.
+    # In two or three batches, each filled up to its limit.
     found = batches.search_in_batches(model, sources[:3], GREEDY, budget=8)
     assert [answer.outputs[0].tokens[:6] for answer in found] == alone[:3]

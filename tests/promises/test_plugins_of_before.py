@@ -1,4 +1,4 @@
-"""A plugin that was written before packages had doors runs as it did: the pages about them as they stood then."""
+"""A plugin from before packages had doors still runs: the pages about plugins as they were then."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ SETTINGS += ["training.metric=length", "training.steps=2", "training.device=cpu"
 
 @pytest.fixture
 def desk(tmp_path):
-    """An empty folder, and what runs a command in it."""
+    """Return a function that runs a command in an empty folder."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "always", *words]

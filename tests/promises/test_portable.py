@@ -1,7 +1,7 @@
-"""It works alike wherever Python does: the same bytes in and out, whatever the system, the locale or the code page.
+"""Regard works alike wherever Python runs: the same bytes in and out, whatever the system, locale or code page.
 
-Linux is what it is run on here. What Windows has otherwise is put in its way (tests/windows.py): a session of training,
-resuming, translating and looking, mistakes among it, must come out byte by byte as it does without.
+The tests run on Linux, and simulate the differences of Windows (tests/windows.py): a session of training, resuming,
+translating and looking, with mistakes, must have the same output byte by byte.
 """
 
 import ast
@@ -60,7 +60,7 @@ TINY = settings("model.channels=4", "model.stages=2", "model.size=8", "model.emb
 PICTURES = ["--images", "Bilder/images", "--captions", "Bilder/train.captions.tsv"]
 PICTURES += ["--valid-captions", "Bilder/valid.captions.tsv"]
 DOCUMENTS = ["--documents", "Meinungen/train.tsv", "--valid-documents", "Meinungen/valid.tsv"]
-OTHER_TASKS = [  # what is mapped into memory while something else is written is pictures
+OTHER_TASKS = [  # pictures stay mapped into memory while other files are written
     ["data", "scenes", "--out", "Bilder", "--count", "9", "--valid", "3", "--test", "2", "--set", "size=32"],
     ["train", *PICTURES, "--out", "Läufe/Bilder", *FEW, *TINY],
     ["train", "--resume", "Läufe/Bilder", *settings("training.steps=3")],
@@ -120,14 +120,14 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 
 @dataclass(frozen=True)
 class Session:
-    """What came of some commands."""
+    """The results of some commands."""
 
     home: Path
-    out: list[tuple[bytes, bytes]]  # of each command what it wrote to standard output, and its status
-    said: list[tuple[bytes, bytes]]  # the same of standard error
+    out: list[tuple[bytes, bytes]]  # each command's standard output and status
+    said: list[tuple[bytes, bytes]]  # each command's standard error and status
 
     def files(self) -> dict[str, bytes]:
-        """What was written, but for what holds times and places."""
+        """The files that were written, except those with times or paths."""
         times = {"metrics.jsonl", "log.txt", "report.html", "manifest.json", "trainer.safetensors", "best.json"} | {
             "commands.jsonl"
         }
@@ -144,14 +144,14 @@ class Session:
 def hold(
     *sessions: tuple[Path, list[list[str]], str], encodings: tuple[str, ...] = (), **environment: str
 ) -> list[Session]:
-    """Sessions, each a folder, commands and a system, in processes that are forked from one new Python.
+    """Run sessions, each with a folder, commands and a system, in processes forked from one new Python.
 
-    `encodings` are those of their standard streams, where Python is not to choose them by its environment.
+    `encodings` are those of their standard streams, unless the environment decides.
     """
     lines = [f"{WORDS[i % 5]} {WORDS[(i * 3) % 5]}" for i in range(40)]
     for home, _, _ in sessions:
         home.mkdir(exist_ok=True)
-        (home / "Sätze.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())  # as Windows' editors do
+        (home / "Sätze.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())  # as Windows editors do
         (home / "译文.txt").write_bytes("".join(f"{line}\n" for line in reversed(lines)).encode())
         (home / "neu.txt").write_bytes("".join(f"{line}\n" for line in WORDS).encode())
         for number, text in enumerate(["".join(f"{line}\n" for line in WORDS), "", ""]):
@@ -184,7 +184,7 @@ def hold(
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory) -> list[Session]:
-    """The same commands as usual, and as on Windows."""
+    """Run the same commands as usual, and as on Windows."""
     folder, commands = tmp_path_factory.mktemp("both"), [*LEARN, *USE, *MISTAKES]
     usual, there = (folder / "usual", commands, ""), (folder / "there", commands, "windows")
     return hold(usual, there, encodings=("", "cp1252"))
@@ -196,7 +196,7 @@ def usual(both) -> Session:
 
 
 def test_the_session_is_worth_something(usual):
-    """All commands do what they should, with the words in them."""
+    """All commands succeed or fail as they should, and their output contains the words."""
     assert [status for _, status in usual.out] == [b"0"] * (len(LEARN) + len(USE)) + [b"2"] * len(MISTAKES)
     for name in ("aus.txt", "Blick.html", f"{RUN}/tokenizer.json", "Daten/train.de"):
         assert name in usual.files()
@@ -213,7 +213,7 @@ def test_the_session_is_worth_something(usual):
 
 
 def test_as_on_windows(both):
-    """No POSIX modules, signals and calls, no links, no folders that can be synced, open files that cannot be moved."""
+    """Without POSIX modules, signals, calls and links; folders cannot be synced, and open files cannot be moved."""
     usual, there = both
     assert there.out == usual.out
     assert there.files() == usual.files()
@@ -247,7 +247,7 @@ def test_whatever_the_locale(usual, tmp_path, encoding):
 
 
 def test_words_of_the_command_line(tmp_path):
-    """In the bytes in which they were typed."""
+    """Messages repeat words in the bytes in which they were typed."""
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT / "src")}
     name = " ".join(WORDS) + ".toml"
     shown = subprocess.run(
@@ -327,20 +327,20 @@ def test_the_other_system_refuses_what_windows_refuses(tmp_path):
     assert shown.returncode == 0, shown.stderr
 
 
-# ---- and nothing in the source goes by the locale, or by the system
+# ---- the source does not depend on the locale or the system
 
 
-OTHERS = {"Image", "tarfile", "zipfile", "os"}  # whose `open` opens no text
+OTHERS = {"Image", "tarfile", "zipfile", "os"}  # their `open` opens no text
 READING = {"open": "r", "fdopen": "r", "TextIOWrapper": "w", "NamedTemporaryFile": "w+b", "TemporaryFile": "w+b"}
 
 
 def without_encoding(tree: ast.AST) -> list[int]:
-    """The lines in which text is read or written in whatever encoding, or written with whatever line ends."""
+    """List the lines of calls that read or write text without a set encoding or line end."""
     return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and not says_how(node)]
 
 
 def says_how(call: ast.Call) -> bool:
-    """Whether a call says how text becomes bytes, or has nothing to do with that."""
+    """Whether a call sets the encoding and line ends, or handles no text."""
     owner, name = None, getattr(call.func, "id", "")
     if isinstance(call.func, ast.Attribute):
         owner, name = getattr(call.func.value, "id", "?"), call.func.attr
@@ -413,7 +413,7 @@ def test_a_slip_would_be_found(code, right):
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 def test_nothing_is_called_that_a_system_lacks(tmp_path, system):
-    """By the types of Python's library, which know what each system has."""
+    """Check with mypy, whose types of Python's library know what each system has."""
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--platform", system, "--cache-dir", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, cwd=ROOT, encoding="utf-8", check=False)

@@ -1,7 +1,7 @@
-"""Resume is exact: a run that was stopped and resumed is the run that nobody stopped, bit by bit.
+"""Resume is exact: a run that was stopped and resumed equals a run without a stop, bit by bit.
 
-Dropout, BPE dropout, accumulation and a moving average are on; it stops in the middle of an epoch, at a step that is
-neither recorded nor validated.
+Dropout, BPE dropout, accumulation and a moving average are on. The run stops in the middle of an epoch, at a step that
+is neither recorded nor validated.
 """
 
 import json
@@ -20,7 +20,7 @@ from tiny import MODELS, records, same_tensors, table
 from regard.tasks import start, translate
 from regard.training import Checkpoints, read_checkpoint, read_manifest
 
-STEPS, STOP = 16, 8  # stopped in the middle, between two of everything below
+STEPS, STOP = 16, 8  # the stop is in the middle, between two of all periodic events
 EVERYTHING = {
     "training__steps": STEPS,
     "training__log_every": 3,
@@ -38,13 +38,13 @@ EVERYTHING = {
 
 @pytest.fixture
 def batches(monkeypatch):
-    """What was trained on, in order; a step at which a signal comes can be set."""
+    """Record the training batches in order; a test can set a step at which a signal arrives."""
     seen = Seen()
     real = translate.Translate.move
 
     def move(self, batch, device):
         seen.append((batch.source.tolist(), batch.target.tolist()))
-        if seen.stop_at and len(seen) == 2 * seen.stop_at - 1:  # the first of two batches of that step
+        if seen.stop_at and len(seen) == 2 * seen.stop_at - 1:  # the first of that step's two batches
             os.kill(os.getpid(), seen.number)
         return real(self, batch, device)
 
@@ -58,7 +58,7 @@ class Seen(list):
 
 
 def compare(one: Path, other: Path) -> None:
-    """Every tensor, every counter, every record of two runs."""
+    """Compare all tensors, counters and records of two runs."""
     names = [path.name for path in Checkpoints(one).steps()]
     assert [path.name for path in Checkpoints(other).steps()] == names
     for name in [*names, "average"]:
@@ -91,11 +91,11 @@ def test_stopped_and_resumed(tmp_path, kind, batches):
     batches.stop_at = None
     position = read_manifest(Checkpoints(tmp_path / "cut").last())["counters"]["position"]
     assert position[1] > 0, "it should have stopped in the middle of an epoch"
-    if kind != "transformer":  # encoded corpora are only a cache: made anew, with the run's own tokenizer, the same
+    if kind != "transformer":  # encoded corpora are only a cache: the run's tokenizer makes equal ones
         shutil.rmtree(tmp_path / "cache")
     finished = start(given, tmp_path / "cut", resume=True).result
     assert (finished.step, finished.stop_reason) == (STEPS, "finished")
-    assert list(batches) == whole  # the same sentences, cut into the same pieces, in the same order
+    assert list(batches) == whole  # the same sentences, split into the same pieces, in the same order
     assert len(whole) == 2 * STEPS
     ended = read_manifest(Checkpoints(tmp_path / "cut").last())["counters"]["position"]
     assert ended[0] > 0, "it should have gone over the end of an epoch"
@@ -103,7 +103,7 @@ def test_stopped_and_resumed(tmp_path, kind, batches):
 
 
 def test_many_stops(tmp_path, batches):
-    """A stop after every single step."""
+    """Stop after every single step."""
     given = table(tmp_path, **{**EVERYTHING, "training__steps": 5, "training__validate_every": 3})
     given["model"]["dropout"] = 0.3
     start(given, tmp_path / "whole")
@@ -113,10 +113,10 @@ def test_many_stops(tmp_path, batches):
         assert start(given, tmp_path / "cut", resume=step > 1).result.step == step
     batches.stop_at = None
     start(given, tmp_path / "cut", resume=True)
-    compare(tmp_path / "whole", tmp_path / "cut")  # the mean of the same checkpoints too, not of those of the stops
+    compare(tmp_path / "whole", tmp_path / "cut")  # also the mean: of the same checkpoints, without those of the stops
 
 
-# ---- as a person does it
+# ---- through the command line
 
 
 def regard(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen:
@@ -130,7 +130,7 @@ def regard(*arguments: str, environment: dict[str, str] | None = None) -> subpro
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch"])
 def test_through_the_command_line(tmp_path, kind, number):
-    """Two processes, the second of which knows nothing but the run folder."""
+    """The second process knows only the run folder."""
     steps = {"training__steps": 600, "training__validate_every": 100, "training__patience": 0, "training__keep": 1}
     given = table(tmp_path, kind, **{**EVERYTHING, **steps, "training__average": 0})
     given["model"] = {**MODELS[kind], "dropout": 0.3}

@@ -1,4 +1,4 @@
-"""An answer is that of `regard translate`, whatever else is in the batch: other options, lengths, prefixes, texts."""
+"""A server's answer equals that of `regard translate`, whatever options, lengths, prefixes and texts share a batch."""
 
 import json
 import random
@@ -24,11 +24,11 @@ VARIED = (
     {"sample": True, "seed": 11, "nbest": 2},
     {"sample": True, "seed": 5, "temperature": 0.7, "top_k": 9},
 )
-EXACT = 1e-4  # of scores
+EXACT = 1e-4  # the tolerance of scores
 
 
 def draw_request(rng):
-    """A request, and how the run is asked for the same."""
+    """Draw a request."""
     texts = [" ".join(rng.choices(WORDS, k=rng.choice([1, 3, 7, 20]))) for _ in range(rng.choice([1, 1, 2, 12]))]
     options = {"longest": 15, **rng.choice(VARIED)}
     prefixes = [rng.choice(STARTS) for _ in texts] if rng.random() < 0.3 else []
@@ -37,7 +37,7 @@ def draw_request(rng):
 
 
 def expect(runs, table):
-    """The outputs of a run, one text after the other."""
+    """Yield the outputs of a run, text by text."""
     options = {name: value for name, value in table.items() if name not in ("texts", "split", "model", "prefixes")}
     for number, text in enumerate(table["texts"]):
         prefixes = [table["prefixes"][number]] if "prefixes" in table else None

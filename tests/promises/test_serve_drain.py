@@ -1,4 +1,4 @@
-"""SIGTERM loses nothing: what was admitted is answered, what is new is refused, and the server ends with status 0."""
+"""SIGTERM loses nothing: admitted requests are answered, new ones are refused, and the server ends with status 0."""
 
 import signal
 import threading
@@ -29,7 +29,7 @@ def test_requests_finish_and_new_ones_are_refused(tmp_path, count, workers):
             table = {**LONG, "stream": number == 0}
             answers.append(process.post("/v1/translate", table))
 
-        with process.client() as known:  # a connection from before, which stays open
+        with process.client() as known:  # a connection opened earlier, which stays open
             assert known.get("/readyz").status_code == 200
             threads = [threading.Thread(target=ask, args=(number,)) for number in range(count)]
             for thread in threads:
@@ -46,7 +46,7 @@ def test_requests_finish_and_new_ones_are_refused(tmp_path, count, workers):
                 assert answer.json()["error"]["code"] == "draining"
                 assert int(answer.headers["retry-after"]) > 0
             assert process.get("/livez").status_code == 200
-            assert process.figure("regard_places_in_use") == count  # all of that while they run
+            assert process.figure("regard_places_in_use") == count  # all requests still hold their places
         for thread in threads:
             thread.join(60)
         assert [answer.status_code for answer in answers] == [200] * count

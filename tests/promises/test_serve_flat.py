@@ -1,6 +1,6 @@
-"""Hours of mixed requests leave no trace: memory stays as it is after the start, and nothing is captured again.
+"""Hours of mixed requests leave no trace: memory stays constant after the start, and no graph is captured again.
 
-`REGARD_SOAK_SECONDS` says how long the full form takes.
+`REGARD_SOAK_SECONDS` sets the duration of the slow form.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ def draw_text(rng, most=12):
 
 
 def draw_request(rng):
-    """A request of any kind."""
-    word = "".join(rng.choices("abcdefghij", k=9))  # one that never comes again
+    """Draw a request of any kind."""
+    word = "".join(rng.choices("abcdefghij", k=9))  # a word that no other request has
     kind = rng.randrange(9)
     if kind < 4:
         options = rng.choice([{"beam": 1}, {"beam": 5, "nbest": 2}, {"sample": True}, {"beam": 3, "no_repeat": 2}])
@@ -53,7 +53,7 @@ def draw_request(rng):
 
 
 def mix(process, seconds, seed, least=0):
-    """Some clients ask for all kinds of things, and now and then go before they are answered; answers by status."""
+    """Send all kinds of requests from several clients, some of which leave early; return the answers by status."""
     statuses: dict[int, int] = {}
 
     async def ask(client, rng):
@@ -80,7 +80,7 @@ def check(tmp_path, warm, seconds):
     print("seed", seed)
     with serve_process(*stored(*NAMES), folder=tmp_path, flags=["--quiet"]) as process:
         captures = process.figure("regard_captures")
-        mix(process, warm, seed, least=100)  # everything was asked for once
+        mix(process, warm, seed, least=100)  # this sends every kind of request at least once
         before = process.memory
         statuses = mix(process, seconds, seed + 100)
         print(f"{before / 2**20:.1f} MiB, then {process.memory / 2**20:.1f} MiB", statuses)
@@ -93,7 +93,7 @@ def check(tmp_path, warm, seconds):
 
 
 def ask(served, rng, count, *paths):
-    """Ask so many times at each of these paths."""
+    """Send so many requests to each of these routes."""
     left = Counter(dict.fromkeys(paths, count))
     while left.total():
         path, request = draw_request(rng)
@@ -104,7 +104,7 @@ def ask(served, rng, count, *paths):
 
 
 async def leave_early(service):
-    """Begin a stream, and go when its first event has come."""
+    """Start a stream, and close it after its first event."""
     request = TranslateRequest(texts=("the dog sleeps", "we see"), model="transformer", stream=True)
     events = service.translate_stream(ActionRequest(request, Options(longest=12)))
     await anext(events)
@@ -112,10 +112,10 @@ async def leave_early(service):
 
 
 def test_requests_leave_no_garbage():
-    """What Python would have to search for: with a picture in it, thousands of these are gigabytes."""
+    """Python would have to collect reference cycles: with pictures in them, thousands of cycles take gigabytes."""
     rng = random.Random(1)
     with serve(*stored(*NAMES)) as served:
-        ask(served, rng, 1, *PATHS)  # what is made once
+        ask(served, rng, 1, *PATHS)  # this creates everything that exists only once
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -131,7 +131,7 @@ def test_requests_leave_no_garbage():
             gc.garbage.clear()
             gc.enable()
             gc.unfreeze()
-    assert any("httpx" in name for name in names)  # the client's own
+    assert any("httpx" in name for name in names)  # those of the client
     assert not {name for name in names if "regard" in name or "numpy" in name or "torch" in name}
 
 
@@ -141,18 +141,18 @@ def test_words_that_never_come_again_are_forgotten(monkeypatch):
     with serve(*stored(*names)) as served:
         ask(served, random.Random(SEED), 25, "score", "align", "classify")
         words = {text for text in texts_within(served.service) if re.fullmatch("[a-j]{9}", text)}
-    assert 0 < len(words) <= 2 * 7 * len(names)  # of 75: their pieces, and whether they are known
+    assert 0 < len(words) <= 2 * 7 * len(names)  # of 75 words: their pieces, and whether they are known
 
 
 def texts_within(root):
-    """All texts that an object holds, however deep; code is left out."""
+    """Yield all strings that an object holds, at any depth, except in code."""
     waiting, known = [root], {id(root): root}
     while waiting:
         each = waiting.pop()
         if isinstance(each, str):
             yield each
         elif not isinstance(each, type | types.ModuleType | types.FunctionType | types.CodeType | types.FrameType):
-            parts = [*gc.get_referents(each), *(each if isinstance(each, dict) else ())]  # it does not tell of keys
+            parts = [*gc.get_referents(each), *(each if isinstance(each, dict) else ())]  # get_referents omits keys
             fresh = [part for part in parts if id(part) not in known]
             known.update((id(part), part) for part in fresh)
             waiting += fresh

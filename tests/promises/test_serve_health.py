@@ -1,4 +1,4 @@
-"""A server tells the truth about its health: it is ready when every model serves, and not before or after."""
+"""A server reports its health correctly: it is ready only while every model serves."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ TEXT = {"texts": ["the dog"], "beam": 1, "longest": 2, "model": "transformer"}
 
 
 def end_worker_on_signal():
-    """Let SIGUSR1 end the thread that computes with the Transformer, as a fault of its own would."""
+    """Let SIGUSR1 end the thread that runs the Transformer, as an error in it would."""
 
     def end(*_):
         (worker,) = (each for each in threading.enumerate() if each.name.startswith("regard transformer"))
@@ -60,13 +60,13 @@ def test_a_dead_worker_is_told(tmp_path, times):
 
 
 def engines(process):
-    """The processes of a server's workers, in the order of its models."""
+    """Return the ids of a server's worker processes, in the order of its models."""
     tasks = Path(f"/proc/{process.child.number}/task").iterdir()
     return sorted(int(number) for task in tasks for number in (task / "children").read_text().split())
 
 
 def is_running(number):
-    """Whether a process is there, and is not one that has ended and nobody has asked for."""
+    """Whether a process exists and is no zombie."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -74,13 +74,13 @@ def is_running(number):
 
 
 def test_a_process_that_is_killed_is_told_and_none_outlives_its_server(tmp_path):
-    """Workers in processes: one is killed under way; then the server is, and the other ends by itself."""
+    """One worker process is killed while it works, then the server itself; the other worker ends without being told."""
     endless = {**TEXT, "shortest": 1_000_000, "longest": 1_000_000}
     settings = {"workers": "process", "output_tokens": 1_000_000, "seconds": 3000}
     with serve_process(*stored("transformer", "ntm"), folder=tmp_path, **settings) as process:
         assert health(process) == (200, {"transformer": "ready", "ntm": "ready"}, 200)
         first, second = engines(process)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # what a terminal or systemd sends to all
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # signals of a terminal or systemd
             os.kill(first, number)
         answers = []
         thread = threading.Thread(target=lambda: answers.append(process.post("/v1/translate", endless)))

@@ -1,4 +1,4 @@
-"""HTML that a server translates has the same tags and attributes, nested as before, and all of the text as text."""
+"""HTML that a server translates keeps its tags, attributes and nesting, and all of its text stays text."""
 
 import html
 import random
@@ -28,7 +28,7 @@ def process(tmp_path_factory):
 
 
 def draw_inline(rng, words, depth, linked=False):
-    """Words with tags around some of them, and points between them; no link in a link, which the standard repairs."""
+    """Draw words, some inside tags, with punctuation between them; no link inside a link, which HTML forbids."""
     parts = []
     at = 0
     while at < len(words):
@@ -51,7 +51,7 @@ def draw_inline(rng, words, depth, linked=False):
 
 
 def draw_page(rng):
-    """A page, and the text of each of its blocks."""
+    """Draw a page, and return it with the text of each block."""
     blocks, texts = [], []
     for _ in range(rng.randint(1, 3)):
         words = rng.choice(SENTENCES).split()[:12]
@@ -64,7 +64,7 @@ def draw_page(rng):
 
 
 def list_stays(page):
-    """The text of what is not translated."""
+    """List the texts that are not translated."""
     return [text for each in STAY for text in Reader(each).text * page.count(each)]
 
 
@@ -91,13 +91,13 @@ def check(process, source, count, seed):
         assert letters(after.text) == letters([*expected, *list_stays(page)]), (page, result)
         for raw in STAY:
             assert result.count(raw) == page.count(raw), (page, result)
-        # Blocks stay where they were.
+        # Blocks keep their order.
         names = list(re.findall(r"<(\w+) class", page))
         assert re.findall(r"<(\w+) class", result) == names
 
 
 def translate_all(client, source, texts):
-    """The translations of plain texts."""
+    """Return the translations of plain texts."""
     found = []
     for first in range(0, len(texts), 100):
         fields = {"q": texts[first : first + 100], "source": source, "target": "de"}

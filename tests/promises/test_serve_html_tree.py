@@ -1,7 +1,7 @@
-"""HTML comes back as the same tree: what html5lib reads has the same elements and attributes as before.
+"""HTML comes back as the same tree: html5lib finds the same elements and attributes as before.
 
-The documents are drawn: nested as they should be, and as nobody should write them. Texts are translated into other
-words, more of them or none, in another order, with characters that are markup elsewhere.
+The tests draw valid and invalid documents. They replace the texts by other words: more, fewer or none, in another
+order, with markup characters.
 """
 
 import random
@@ -43,7 +43,7 @@ ODD = (
 
 
 def draw_tag(rng, name):
-    """A start tag, with whatever attributes."""
+    """Draw a start tag with any attributes."""
     attributes = "".join(
         rng.choice((" ", "\n", "/", " ")) + rng.choice(NAMES) + rng.choice(VALUES)
         for _ in range(rng.choice((0, 0, 1, 2, 4)))
@@ -53,7 +53,7 @@ def draw_tag(rng, name):
 
 
 def draw_nested(rng, depth):
-    """What is nested as it should be."""
+    """Draw properly nested markup."""
     parts = []
     for _ in range(rng.randint(1, 4)):
         kind = rng.random()
@@ -71,7 +71,7 @@ def draw_nested(rng, depth):
 
 
 def draw_loose(rng, count):
-    """Tags in any order, and what is none."""
+    """Draw tags in any order, and invalid markup."""
     parts = []
     for _ in range(rng.randint(1, count)):
         kind, name = rng.random(), rng.choice(INLINE + OUTER + VOIDS + (RAWS if rng.random() < 0.1 else []))
@@ -87,7 +87,7 @@ def draw_loose(rng, count):
 
 
 def draw(rng):
-    """A document."""
+    """Draw a document."""
     kind = rng.random()
     if kind < 0.4:
         return draw_nested(rng, 4)
@@ -103,7 +103,7 @@ def same(rng, text):
 
 
 def other(rng, text):
-    """Other words in any number and order; at least one, with links that say nothing."""
+    """Draw other words in any number and order, at least one, with random links."""
     count = len(text.split())
     words = [
         rng.choice(("Hund", "<b>", "\"'", "&amp;", "--><script>", "' x='")) for _ in range(rng.randint(1, 2 * count))
@@ -114,7 +114,7 @@ def other(rng, text):
 
 
 def read(text, whole):
-    """The tree of a document, with comments before its first element, or of a fragment."""
+    """Return the tree of a document, with comments before its first element, or of a fragment."""
     if whole:
         parser = html5lib.HTMLParser(namespaceHTMLElements=False)
         parser.parse(text)
@@ -123,10 +123,9 @@ def read(text, whole):
 
 
 def list_elements(tree):
-    """Each element with its attributes, and the blocks that it is in.
+    """List each element with its attributes and the blocks around it.
 
-    A comment that stands before all else is in front of the body, which begins with the first text: it may change
-    places with that.
+    A comment before everything else stands in front of the body, which begins with the first text: the two may swap.
     """
     rows, stack = [], [(tree, ())]
     while stack:
@@ -141,12 +140,12 @@ def list_elements(tree):
 
 
 def list_blocks(rows):
-    """The blocks, which stay where they are."""
+    """List the blocks, which keep their order."""
     return [row for row in rows if row[1] in BLOCKS]
 
 
 def list_text(tree):
-    """The characters of all texts; in a word that is in several elements they may change places."""
+    """Count the characters of all texts; those of a word in several elements may swap."""
     return Counter(each for each in "".join(tree.itertext()) if each.isprintable() and not each.isspace())
 
 

@@ -1,4 +1,4 @@
-"""No input causes a fault of a server that asks for keys, whose limits are their least, and whose clients are slow."""
+"""No input causes a server error if the server asks for keys, its limits are minimal, and its clients are slow."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ ALLOWED = (200, 400, 401, 403, 404, 405, 408, 413, 414, 415, 421, 422, 429, 431,
 
 
 def least(name):
-    """The least value of a limit that means one."""
+    """Return the smallest value of a limit that still limits: zero means no limit."""
     (field,) = [each for each in dataclasses.fields(ServeSettings) if each.name == name]
     return max(1, field.metadata["least"])
 
@@ -55,7 +55,7 @@ def schema(process):
 @pytest.mark.parametrize("route", ROUTES)
 @every_mode(4)
 def test_with_keys(schema, route, mode, count):
-    """What is allowed and what is not comes with a key, with a wrong one, and with one that is none."""
+    """Send allowed and forbidden requests with a right key, a wrong one, and arbitrary bytes."""
     given = strategies.one_of(
         strategies.sampled_from([KEY.encode(), b"other", b"wrong", b"", None]),
         strategies.binary(max_size=20).map(lambda each: bytes(c for c in each if c > 32 and c != 127)),
@@ -77,7 +77,7 @@ def test_with_keys(schema, route, mode, count):
 
 
 def draw_request(rng):
-    """A request as bytes: whole or damaged, with fields that fit and that do not."""
+    """Draw a request as bytes: intact or damaged, with valid and invalid fields."""
     path = rng.choice((*ROUTES, "/livez", "/readyz", "/metrics", "/languages", "/", "/v1/models", "/" + "a" * 3000))
     values = (
         "", "a", "the dog", ["the dog"], ["a", "b"], [], 1, 0, -1, 1e9, None, True, {"a": ["b"]}, "x" * 3000, "\ud800",
@@ -112,7 +112,7 @@ def draw_request(rng):
 
 
 def send_slowly(process, rng, count):
-    """Send requests in pieces, with breaks between them, and leave now and then."""
+    """Send requests in pieces, with pauses between them, and disconnect now and then."""
     for _ in range(count):
         whole = draw_request(rng)
         with RawClient(process, 30) as client:
@@ -120,14 +120,14 @@ def send_slowly(process, rng, count):
             pieces = [whole[one:two] for one, two in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
             client.send(*(pieces[:-1] if rng.random() < 0.1 else pieces), pause=rng.choice((0, 0, 0.01)))
             if rng.random() < 0.1:
-                continue  # gone
+                continue  # the server has closed the connection
             answer = client.receive()
             assert not answer or status_of(answer) in ALLOWED, (whole, answer)
             assert b" 500 " not in answer[:20]
 
 
 def check_limits(tmp_path, keys, names, count, **others):
-    """Fuzz a server whose limits of these names are their least."""
+    """Fuzz a server with minimal values for these limits."""
     seed = random.randrange(2**32)
     print("seed", seed)
     limits = {"seconds": 0.5, **others, **{name: least(name) for name in names}}

@@ -1,4 +1,4 @@
-"""No input causes a fault of the server: neither what its document allows, nor what it forbids, nor what is odd."""
+"""No input causes a server error: neither input that the OpenAPI document allows, nor forbidden or odd input."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from serving.served import STORED, png, serve_process, stored
 from regard.decoding import Options
 
 NAMES = ("transformer", "encoder-language-model", "han", "captioner")
-FITTING = {  # models that can do what a route is for
+FITTING = {  # models that serve each route
     "translate": ["transformer"],
     "sample": ["encoder-language-model"],
     "score": ["transformer", "encoder-language-model"],
@@ -39,16 +39,16 @@ def process(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def schema(process):
-    return read_schema(process, 400, 404, 413, 415, 422)  # 413 is an answer to what is too large
+    return read_schema(process, 400, 404, 413, 415, 422)  # 413 answers a body that is too large
 
 
 @pytest.mark.parametrize("route", FITTING)
 @every_mode(5)
 def test_what_the_document_allows_and_forbids(schema, route, mode, count):
-    """By all rules of schemathesis but some.
+    """Apply all rules of schemathesis with a few exceptions.
 
-    A request may fit the schema and yet not be served: nbest must not exceed the beam, texts and targets must be as
-    many, and a model must be one that is there. JSON Schema cannot say so.
+    A request may match the schema and still be refused: nbest must not exceed the beam, texts and targets must be
+    equally many, and the model must exist. JSON Schema cannot express that.
     """
     excluded = [positive_data_acceptance]
     if route in ("caption", "classify"):
@@ -69,18 +69,18 @@ PROTOCOL = ("translate", "detect", "translate_file")
 @pytest.mark.parametrize("route", PROTOCOL)
 @every_mode(5)
 def test_what_the_protocol_allows_and_forbids(schema, route, mode, count):
-    """Languages that are drawn are hardly ever served."""
+    """Random languages are hardly ever served, so half of the requests get a served pair."""
 
     @generate(count, draw_case(schema[f"/{route}"]["post"], mode), strategies.booleans())
     def send(case, served):
         if mode is GenerationMode.POSITIVE and served and isinstance(case.body, dict) and "source" in case.body:
             case.body |= {"source": "en", "target": "de"}
-        # What else is wrong, it does not mind, as LibreTranslate does not.
+        # Like LibreTranslate, the server ignores other mistakes.
         case.call_and_validate(excluded_checks=[positive_data_acceptance, negative_data_rejection], timeout=60)
 
 
 def ask_protocol(process, path, **options):
-    """Whatever is sent, the answer is JSON in LibreTranslate's form, and not of a fault."""
+    """Send anything; check that the answer is JSON in LibreTranslate's form, and no server error."""
     answer = process.shared.post(path, **options)
     assert answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/json"
@@ -113,7 +113,7 @@ TEXTS = {
 
 
 def ask(process, path, **options):
-    """Whatever is sent, the answer is JSON, and not of a fault."""
+    """Send anything; check that the answer is JSON, and no server error."""
     answer = process.shared.post(f"/v1/{path}", **options)
     assert answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/json"
@@ -220,7 +220,7 @@ def test_odd_bodies_are_refused(process, name):
     for path in FITTING:
         answer = ask(process, path, content=BODIES[name], headers={"content-type": "application/json"})
         if name == "UTF-16" and path in ("translate", "classify"):
-            assert answer.status_code in (200, 422)  # JSON may be that
+            assert answer.status_code in (200, 422)  # the content may be valid JSON
         else:
             assert answer.status_code in (400, 413, 415, 422)
     for path in PROTOCOL:
@@ -290,7 +290,7 @@ def test_pictures_that_are_bombs_or_none(process, name):
 
 
 def test_files_that_are_cut_or_changed(process):
-    """A real picture, with bytes missing or turned over."""
+    """Send a real picture with bytes missing or flipped."""
     seed = random.randrange(2**32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -309,7 +309,7 @@ def test_odd_paths_and_headers(process):
             assert process.shared.request(method, path).status_code < 500, (method, path)
     for name in ("authorization", "x-api-key", "origin", "accept", "cookie", "range", "if-none-match"):
         answer = process.shared.post("/v1/translate", headers={name: "é\x7f".encode("latin-1")})
-        assert answer.status_code == 400, name  # for it has no body
+        assert answer.status_code == 400, name  # the request has no body
     for lines in (
         "Content-Length: é",
         "Content-Length: -1",

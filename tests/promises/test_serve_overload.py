@@ -1,4 +1,4 @@
-"""A server that gets more than it can do says so at once, keeps its word to whom it admitted, and does not grow."""
+"""An overloaded server refuses requests at once, answers all that it admitted, and does not grow."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ HEAVY = {"texts": ["the dog " * 60], "beam": 16, "shortest": 12, "longest": 12}
 
 
 async def overload(process, clients, requests):
-    """Every client sends its requests as fast as it can; statuses, headers and seconds of all."""
+    """Let every client send its requests as fast as it can; return all answers and their seconds."""
     async with process.async_client() as client:
 
         async def ask():
@@ -27,7 +27,7 @@ async def overload(process, clients, requests):
 
 
 def check(rows):
-    """What everybody was told."""
+    """Check the statuses, headers and times of all answers."""
     statuses = {answer.status_code for answer, _ in rows}
     assert {200, 429} <= statuses <= {200, 429, 504}
     for answer, seconds in rows:
@@ -48,7 +48,7 @@ def check(rows):
     [(60, 2, 0), pytest.param(200, 3, 10, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])],
 )
 def test_many_clients_and_eight_places_in_the_queue(tmp_path, clients, requests, rounds):
-    """In the long form its memory stays, too."""
+    """In the slow form, the server's memory stays constant, too."""
     with serve_process(
         *stored("transformer"), folder=tmp_path, flags=["--quiet"], waiting=8, seconds=DEADLINE
     ) as process:

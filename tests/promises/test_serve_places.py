@@ -1,4 +1,4 @@
-"""A request that takes too long, or whose client has gone, frees its place: in the search, and in the queue."""
+"""A request that takes too long, or whose client has gone, frees its place in the search and in the queue."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import pytest
 from serving.served import serve_process, stored
 
 FREE = ("regard_places_in_use", "regard_queue_sentences")
-# It never ends by itself. Four of these fill the worker; the rest waits.
+# A request that never ends by itself. Four of these fill the worker; the rest waits.
 ENDLESS = {"texts": ["the dog " * 60], "beam": 7, "shortest": 1_000_000, "longest": 1_000_000}
 
 
@@ -28,7 +28,7 @@ def start(tmp_path, **settings):
 def wait_until_free(process):
     for name in FREE:
         process.wait_for_figure(name, 0)
-    process.wait_for_figure("regard_requests_in_flight", 1)  # the one that asks
+    process.wait_for_figure("regard_requests_in_flight", 1)  # the client's own request for metrics
 
 
 def test_a_deadline_frees_the_place(tmp_path, rounds, workers):
@@ -41,7 +41,7 @@ def test_a_deadline_frees_the_place(tmp_path, rounds, workers):
 
         for _ in range(rounds):
             for number, answer in enumerate(asyncio.run(ask())):
-                if number % 2 and answer.status_code == 200:  # it had begun to stream
+                if number % 2 and answer.status_code == 200:  # the answer had begun to stream
                     assert '"code": "deadline"' in answer.text.splitlines()[-2]
                 else:
                     assert answer.status_code == 504
@@ -63,7 +63,7 @@ def test_a_client_that_goes_frees_the_place(tmp_path, rounds, workers):
             clients = [process.async_client() for _ in range(10)]
             tasks = [asyncio.create_task(ask_and_go(client, number % 2 == 1)) for number, client in enumerate(clients)]
             async with process.async_client() as other:
-                while True:  # until some are searched, and some wait
+                while True:  # until some are in the search, and some wait
                     page = (await other.get("/metrics")).text
                     if 'regard_places_in_use{model="rnnsearch"} 4.0' in page and (
                         'regard_queue_sentences{model="rnnsearch"} 6.0' in page

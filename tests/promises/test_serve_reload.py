@@ -1,4 +1,4 @@
-"""SIGHUP serves the newest best checkpoint without losing a request: each is answered by the old one or the new."""
+"""SIGHUP loads the newest best checkpoint without losing a request: the old or the new model answers each."""
 
 import asyncio
 import shutil
@@ -55,6 +55,6 @@ def test_no_request_is_lost(tmp_path, moves, workers):
         assert {answer.status_code for answer in answers} == {200}
         log_probs = [answer.json()["results"][0]["outputs"][0]["log_prob"] for answer in answers]
         assert all(any(abs(found - each) < 1e-3 for each in expected) for found in log_probs)
-        assert len({round(found, 2) for found in log_probs}) > 1  # of both
+        assert len({round(found, 2) for found in log_probs}) > 1  # of both models
         process.wait_for_figure("regard_workers_ready", 1)
         process.wait_for_figure("regard_places_in_use", 0)

@@ -1,4 +1,4 @@
-"""Clients that open connections and send nothing, or next to nothing, stop neither the server nor its end."""
+"""Clients that open connections and send next to nothing stop neither the server nor its shutdown."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ OPENINGS = {"nothing": b"", "half a head": head_of(), "half a body": POST + BODY
 
 
 def limit_descriptors(number):
-    """Let a process open no more files than this."""
+    """Limit the number of open files of a process."""
 
     def before():
         import resource
@@ -27,7 +27,7 @@ def limit_descriptors(number):
 
 @contextlib.contextmanager
 def open_many(process, number, opening):
-    """Connections that wait; the system takes them even where the server does not."""
+    """Open connections that wait; the system accepts them even if the server does not."""
     with contextlib.ExitStack() as clients:
         found = []
         for _ in range(number):
@@ -46,7 +46,7 @@ def open_many(process, number, opening):
     ],
 )
 def test_half_open_sockets_stop_nothing(tmp_path, number, opening):
-    """Ten times as many as the process may open files; the answers come on what is open, and after."""
+    """There are ten times as many sockets as the process may open files; open and later connections get answers."""
     with serve_process(
         *stored("transformer"),
         folder=tmp_path,
@@ -60,7 +60,7 @@ def test_half_open_sockets_stop_nothing(tmp_path, number, opening):
             assert status_of(known.receive(b"alive")) == 200
             with open_many(process, number, OPENINGS[opening]):
                 known.send(head_of() + b"\r\n")
-                assert status_of(known.receive(b"alive")) in (200, None)  # it may be closed for another: it is idle
+                assert status_of(known.receive(b"alive")) in (200, None)  # closed for another if idle
                 start = time.monotonic()
                 with RawClient(process, 60) as late:
                     late.send(head_of() + b"\r\n")
@@ -73,7 +73,7 @@ def test_half_open_sockets_stop_nothing(tmp_path, number, opening):
 
 
 def test_no_descriptor_is_left(tmp_path):
-    """Something else has opened all files: the server waits, says so once, and goes on when there are some again."""
+    """Something else has opened all files: the server waits, says so once, and continues when descriptors are free."""
     held = tmp_path / "held"
 
     def use_up():
@@ -115,7 +115,7 @@ def test_no_descriptor_is_left(tmp_path):
 
 
 def test_one_connection_serves_many_clients_in_turn(tmp_path):
-    """The least limit: a client that is idle is let go for the next."""
+    """With a limit of one connection, an idle client is disconnected for the next."""
     with serve_process(*stored("transformer"), folder=tmp_path, connections=1, seconds=3) as process:
         for _ in range(3):
             clients = [RawClient(process, 20) for _ in range(2)]

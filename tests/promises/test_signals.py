@@ -1,4 +1,4 @@
-"""A command that a signal stops saves its work, and ends with a status by which a script sees that it was stopped."""
+"""A command that a signal stops saves its work, and its exit status shows a script that it was stopped."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tiny import free_port, table
 
 from regard.training import Checkpoints, read_checkpoint
 
-# Interrupts are heard, also where the tests were started in the background of a script.
+# Handle interrupts even if the tests run in the background of a script.
 MAIN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,7 +42,7 @@ STARTED = list[subprocess.Popen]()
 
 @pytest.fixture(autouse=True)
 def _ended():
-    """No process outlives its test, also where that fails."""
+    """Kill every process that outlives its test."""
     yield
     while STARTED:
         process = STARTED.pop()
@@ -51,7 +51,7 @@ def _ended():
 
 
 def stopped(process, run, number, seconds=120):
-    """The status and the messages of a process that gets a signal once it trains."""
+    """Send a signal to a process once it trains, and return its status and messages."""
     until = time.monotonic() + seconds
     while not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").read_text().count("\n"):
         assert process.poll() is None, process.communicate()
@@ -80,7 +80,7 @@ def test_train_saves_and_ends_with_the_signals_status(tmp_path, number):
     status, said = stopped(process, run, number)
     assert status == STATUS[number], said
     assert f"{signal.Signals(number).name}: saving after this step" in said
-    assert f"regard train --resume '{run}'" in said  # as it can be pasted
+    assert f"regard train --resume '{run}'" in said  # quoted for pasting
     assert (run / "report.html").exists()
     assert read_checkpoint(Checkpoints(run).last()).step > 0
 
@@ -113,7 +113,7 @@ def test_an_end_of_its_own_is_a_success(tmp_path, training, end):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_under_torchrun_it_is_a_success(tmp_path):
-    """torchrun would start the workers anew, and the signal would stop nothing."""
+    """With another status torchrun would restart the workers, and the signal would stop nothing."""
     run = tmp_path / "run"
     launch = (
         "-m",

@@ -1,8 +1,8 @@
 """A run that an earlier version wrote loads, answers as it did then, and resumes.
 
-`tests/stored_runs/` holds a tiny run of each kind and task as the code of 8ff4b59 wrote it, with what that code
-answered beside it: tokens, labels and links must be the same everywhere, and numbers to 1e-5; those of a resumed
-training bit by bit, where torch and the processor are the same.
+`tests/stored_runs/` holds a tiny run of each kind and task, written by the code of 8ff4b59, with that code's answers:
+tokens, labels and links must be equal everywhere, and numbers to 1e-5. The numbers of a resumed training must be equal
+bit by bit if torch and the processor are the same.
 """
 
 import json
@@ -20,12 +20,12 @@ from regard.config import read
 from regard.models import KINDS
 
 HEX = re.compile(r"-?0x[01]\.[0-9a-f]+p[+-][0-9]+")
-pytestmark = pytest.mark.unchecked  # the command line is used, and typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # the command line is used, and typer uses other classes than it documents
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread(tmp_path_factory):
-    """Sums are added in the order in which they were, and corpora that several runs share are encoded once."""
+    """Sum on one thread, in the original order, and encode corpora that several runs share once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
         threads = torch.get_num_threads()
@@ -39,7 +39,7 @@ def expected(name: str) -> dict[str, Any]:
 
 
 def numbers(value: Any) -> list[float]:
-    """Every number of an answer, in its order."""
+    """Return every number of an answer, in its order."""
     if isinstance(value, dict):
         return [number for each in value.values() for number in numbers(each)]
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def numbers(value: Any) -> list[float]:
 
 
 def words(value: Any) -> Any:
-    """An answer without its numbers."""
+    """Return an answer without its numbers."""
     if isinstance(value, dict):
         return {key: words(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def words(value: Any) -> Any:
 
 
 def same(found: Any, stored: Any, exactly: bool) -> None:
-    """Equal in words, and in numbers bit by bit or nearly."""
+    """Check that words are equal, and numbers are equal bit by bit or nearly."""
     assert words(found) == words(stored)
     if exactly:
         assert found == stored

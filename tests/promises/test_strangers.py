@@ -1,7 +1,7 @@
-"""A run folder from a stranger is used as it is, or refused in one sentence: in bounded time and memory.
+"""An untrusted run folder is usable or refused in one sentence, within bounded time and memory.
 
-Every value of every file is taken away or replaced in turn by others of another type or size, and hashed anew, so that
-only the readers stand in the way; bytes are flipped in what is no text.
+The tests remove each value of each file in turn, or replace it by one of another type or size, and renew the hashes, so
+that only the readers' own checks remain. In binary files they flip bytes.
 """
 
 import copy
@@ -41,7 +41,7 @@ SECONDS, MIB = 10, 400
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in tables and lists; of long ones the first and the last."""
+    """Yield the path of every entry in tables and lists; of long ones only three entries."""
     if path:
         yield path
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
@@ -50,7 +50,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
-    """The same with something else in one place."""
+    """Return a copy with another value at one path."""
     value = copy.deepcopy(value)
     inside = value
     for part in path[:-1]:
@@ -63,7 +63,7 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def mutations(value: Any, most: int | None) -> Iterator[Any]:
-    """One place after the other, each with every other value; or so many of them, drawn."""
+    """Yield copies with every other value at every path, or `most` random ones."""
     every = [(path, other) for path in paths(value) for other in OTHERS]
     for path, other in every if most is None else random.sample(every, min(most, len(every))):
         yield replaced(value, path, other)
@@ -74,14 +74,14 @@ def memory() -> int:
 
 
 def refused(act: Callable[[], Any]) -> str | None:
-    """What is said, in one sentence, or None where nothing is wrong; never anything else, and never slowly."""
+    """Return the one sentence of the error, or None without an error; check time, memory and global state."""
     before, begun = memory(), time.perf_counter()
     said = None
     try:
         act()
     except RegardError as error:
         said = str(error)
-    assert torch.is_grad_enabled()  # what fails leaves nothing behind
+    assert torch.is_grad_enabled()  # a failure leaves no global state behind
     assert time.perf_counter() - begun < SECONDS
     assert memory() - before < MIB
     if said is not None:
@@ -111,7 +111,7 @@ def copied(made, tmp_path) -> Callable[[str], Path]:
 
 
 def answer(run: Path) -> Any:
-    """What the run is for, as numbers."""
+    """Return the results of the run's task as plain values."""
     opened = load(run)
     if opened.settings.task == "translate":
         return [(each.text, each.log_prob) for each in next(opened.stream(["1 2 3"], beam=2, nbest=2, longest=4))]
@@ -128,7 +128,7 @@ def same_or_refused(run: Path, expected: Any) -> None:
 
 
 def something_or_refused(run: Path, expected: Any) -> None:
-    """Where another model, or other labels, are as good as the first."""
+    """Accept a refusal, or any answer of the same type: another model or other labels may be valid."""
     found: list[Any] = []
     if refused(lambda: found.append(answer(run))) is None:
         assert type(found[0]) is type(expected)
@@ -178,7 +178,7 @@ def test_tokenizers(copied, tries):
     whole = (run / "tokenizer.json").read_bytes()
     for content in mutations(json.loads(whole), tries):
         change_tokenizer(run, json.dumps(content).encode())
-        something_or_refused(run, expected)  # words that are called something else
+        something_or_refused(run, expected)  # words with other names
     for content in (b"", b"null", b"[" * 10_000, b'{"model": ' + b"1" * 5000 + b"}", b'{"source": 1, "target": 2}'):
         change_tokenizer(run, content)
         assert f"{run / 'tokenizer.json'}" in (refused(lambda: load(run)) or "")
@@ -229,7 +229,7 @@ def test_headings_of_weights(copied, tries):
 
 @pytest.mark.parametrize("tries", [pytest.param(20, id="some"), pytest.param(2000, marks=pytest.mark.slow, id="many")])
 def test_flipped_and_hashed_anew(copied, tries):
-    """A bit of the weights themselves may make another model, as whole as the first: then it says something."""
+    """A flipped bit in the weights may give another valid model, which then answers."""
     run = copied("transformer")
     expected = answer(run)
     for name in ("model.safetensors", "trainer.safetensors"):
@@ -237,7 +237,7 @@ def test_flipped_and_hashed_anew(copied, tries):
         for _ in range(tries):
             content = bytearray(whole)
             for _ in range(random.randint(1, 3)):
-                # Half of them in the heading, which is short.
+                # Half of them in the header, which is short.
                 place = random.randrange(min(len(content), random.choice([300, len(content)])))
                 content[place] ^= 1 << random.randrange(8)
             replace_file(run, bytes(content), name)
@@ -245,7 +245,7 @@ def test_flipped_and_hashed_anew(copied, tries):
         replace_file(run, whole, name)
 
 
-# ---- what reports and alignments read
+# ---- files of reports and alignments
 
 
 RECORDS: list[dict[str, Any]] = [
@@ -263,7 +263,7 @@ def reported(run: Path, records: list[Any]) -> None:
 
 @pytest.mark.parametrize("tries", [pytest.param(3, id="some"), pytest.param(300, marks=pytest.mark.slow, id="many")])
 def test_metrics(copied, tries):
-    """A report is written of whatever can be read."""
+    """A report covers all readable records."""
     run = copied("transformer")
     reported(run, RECORDS)
     for records in mutations(RECORDS, tries):
@@ -291,7 +291,7 @@ def test_alignments(copied, tries):
         assert "alignment.json: " in (refused(lambda: load(run).align("1 2", "3")) or "")
 
 
-# ---- resume, and begin with
+# ---- resume, and start from a run
 
 
 @pytest.fixture(scope="module")
@@ -341,7 +341,7 @@ def test_a_resume(trained, tmp_path, tries):
 
 
 def test_the_command_line(copied):
-    """The cases by name, as a person meets them."""
+    """The named cases, through the command line."""
     said = {
         "missing files": lambda m: m.pop("files"),
         "no task": lambda m: m.update(task=None),

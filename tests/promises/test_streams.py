@@ -1,4 +1,4 @@
-"""Closed or full standard output and error never end in a traceback: for every command, and every way to break them."""
+"""Closed or full standard output and error never end in a traceback, for every command and every way to break them."""
 
 import os
 import resource
@@ -9,7 +9,7 @@ from child import Ended, regard
 
 from regard.cli import app
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 ON_CPU = ("--device", "cpu")
 # Every command, with arguments that make it print.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -60,7 +60,7 @@ def full(number: int):
 
 
 def broken(number: int):
-    """A pipe whose reader is gone, as of `| head -1`."""
+    """Return a function that replaces a stream with a pipe without a reader, as in `| head -1`."""
 
     def put() -> None:
         read, write = os.pipe()
@@ -75,7 +75,7 @@ def test_every_command_is_here():
     assert {each.name for each in app.registered_commands} == COMMANDS.keys()
 
 
-# Each command meets one way to break a stream; the full form of the test has them all.
+# Each command meets one way to break a stream; the slow form of the test has them all.
 OUTPUTS = {
     "closed": (close(1), 2, "regard: standard output: Bad file descriptor"),
     "full": (full(1), 2, "regard: standard output: No space left on device"),
@@ -86,7 +86,7 @@ ERRORS = {"closed": close(2), "full": full(2), "broken": broken(2), "closed, and
 
 
 def cases(ways):
-    """All of them, those marked as slow that are not each command's own."""
+    """Return all pairs of command and way; those beyond each command's own way are marked as slow."""
     return [
         pytest.param(command, way, marks=[] if i % len(ways) == j or command == "translate" else pytest.mark.slow)
         for i, command in enumerate(COMMANDS)
@@ -106,7 +106,7 @@ def test_a_standard_output_that_cannot_be_written(command, way):
 
 @pytest.mark.parametrize(("command", "way"), cases(ERRORS))
 def test_a_standard_error_that_cannot_be_written(command, way):
-    """Messages are lost, and nothing else."""
+    """Messages are lost; results and status are not."""
     usual = regard(command, *COMMANDS[command])
     assert usual.status == 0
     assert regard(command, *COMMANDS[command], before=ERRORS[way])[:2] == usual[:2]
@@ -121,7 +121,7 @@ def test_a_mistake_is_still_a_mistake(before):
 
 @pytest.mark.parametrize("before", [close(1), close(2), close(0, 1, 2), full(1), full(2)])
 def test_results_in_a_file_need_no_standard_output(before, tmp_path):
-    """And no file takes the place of what was closed: what is printed would stand in it."""
+    """The output file must not take the closed descriptor: printed text would then go into it."""
     out = tmp_path / "out"
     shown = regard("translate", "run", "source", "--out", out, "--longest", 3, *ON_CPU, before=before)
     assert shown.status == 0
@@ -145,7 +145,7 @@ def test_training_needs_neither(tmp_path, before):
 
 
 def no_room() -> None:
-    """No file grows beyond a few kilobytes, as on a disk that is all but full."""
+    """Limit files to four kilobytes, as on an almost full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
@@ -171,7 +171,7 @@ WRITERS = {
     ],
 )
 def test_no_room_names_the_path(tmp_path, command, name):
-    """Of a file, of a folder, of a cache: what cannot be written is said in one sentence."""
+    """One sentence names the file, folder or cache that cannot be written."""
     Path("many").write_text("".join(f"{i} 2 3\n" for i in range(900)))
     out = tmp_path / name
     cache = ("--set", f"data.cache={tmp_path / 'cache'}") if command == "train" else ()

@@ -1,7 +1,7 @@
-"""Of two trainings into one folder one trains, and the other is told so in one sentence.
+"""If two trainings use one folder, one trains, and the other ends with one sentence.
 
-Two processes are led through their start call by call, in many orders: wherever one of them stands when the other goes
-on, there is one run in the end, or none, and nothing half-made.
+The tests step two processes through their start call by call, in many orders: whichever call one of them has reached
+when the other continues, the result is one run or none, and nothing incomplete.
 """
 
 import itertools
@@ -28,7 +28,7 @@ HELD = "already holds a run (step-000001); resume it with --resume"
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
-    """A forked process has no other threads; TensorBoard would start one."""
+    """Use one thread, as a forked process has no others, and no TensorBoard, which would start one."""
     monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -37,7 +37,7 @@ def _one_thread(monkeypatch):
 
 
 class Led:
-    """A training in a child, which waits before every call that concerns the folder until it may go on."""
+    """A training in a child process that waits for permission before every call on the folder."""
 
     def __init__(self, given: dict, out: Path):
         (arrived, arrive), (leave, left), (told, tell) = os.pipe(), os.pipe(), os.pipe()
@@ -63,7 +63,7 @@ class Led:
         self.runs = bool(os.read(self.arrived, 1))
 
     def go(self, calls: int) -> None:
-        """Through so many calls, or to the end."""
+        """Allow so many calls, or all that remain."""
         for _ in range(calls):
             if not self.runs:
                 return
@@ -72,7 +72,7 @@ class Led:
             self.runs = bool(os.read(self.arrived, 1))
 
     def end(self) -> str:
-        """To the end; what it said."""
+        """Let the process finish, and return its message."""
         self.go(10**6)
         said = os.read(self.told, 10**6).decode()
         assert os.waitpid(self.child, 0)[1] == 0
@@ -82,7 +82,7 @@ class Led:
 
 
 def waiting(real, wait, out: str):
-    """The same call; before it one waits, where it concerns the folder or what is in it."""
+    """Wrap a function so that it waits before each call on the folder or its contents."""
 
     def act(*given, **options):
         first = given[0] if given else "."
@@ -96,7 +96,7 @@ def waiting(real, wait, out: str):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    """Data with their cache, so that a start is short."""
+    """Create data and their cache, so that a start is short."""
     home = tmp_path_factory.mktemp("home")
     start(table(home, training__steps=1), home / "first")
     return home
@@ -104,7 +104,7 @@ def home(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def length(home) -> int:
-    """Calls of a start that nobody disturbs."""
+    """Return the number of calls of a start without another process."""
     only = Led(table(home, training__steps=1), home / "alone")
     assert only.end() == "trained"
     assert only.calls > 30
@@ -112,7 +112,7 @@ def length(home) -> int:
 
 
 def orders(length: int, how: str) -> list[tuple[int, int]]:
-    """How far the first goes, and then how far the second goes, before the first goes on to its end."""
+    """Return pairs of the first process's calls and the second's calls before the first finishes."""
     if how == "some":
         early = [(random.randrange(12), random.randrange(12)) for _ in range(5)]
         return [*early, (random.randrange(length), 10**6)]
@@ -146,7 +146,7 @@ def test_one_trains_and_the_other_is_told(home, tmp_path, length, how):
 
 @HOW
 def test_one_that_cannot_begin_does_not_harm_the_other(home, tmp_path, length, how):
-    """It removes the folder that it made, while the other is about to use it."""
+    """The failing process removes the folder that it made while the other is about to use it."""
     bad = table(home, training__steps=1)
     bad["data"]["source"] = str(home / "none.txt")
     for number, order in enumerate(orders(length, how)):
@@ -165,7 +165,7 @@ def test_one_that_cannot_begin_does_not_harm_the_other(home, tmp_path, length, h
 
 
 def test_a_finished_run_is_not_written_over(home, tmp_path, length):
-    """The folder is checked under the lock: what is finished while the other prepares stays as it is."""
+    """The first process checks the folder under its lock, so a run that the second finished stays as it is."""
     out = tmp_path / "run"
     first, second = (Led(table(home, training__steps=1), out) for _ in range(2))
     first.go(3)

@@ -1,7 +1,7 @@
-"""One input gives one output, and no sentence of it is lost: each is translated, whichever way a text comes.
+"""One input gives one output without losing a sentence: each sentence is translated, by whatever route a text comes.
 
-As an argument, typed, in a file with --split, in Python, in the API, and in LibreTranslate's protocol. Where files and
-pipes are not split, one line on standard error says how many lines have several sentences.
+Texts come as an argument, typed, from a file with --split, through Python, the API, and LibreTranslate's protocol. For
+unsplit files and pipes, one line on standard error counts the lines with several sentences.
 """
 
 import json
@@ -18,7 +18,7 @@ from serving.served import serve
 from regard import load
 from regard.data import sentence_split
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 COMMAND = Command("translate")
 SENTENCES = ["I see the dog.", "Where is my friend?", "We eat bread!", "She sleeps here.", "The child drinks water."]
 NOTE = (
@@ -28,7 +28,7 @@ NOTE = (
 
 @pytest.fixture(scope="module")
 def desk(furnish):
-    """A run of sentences, one of digits, one with tags, and one that was trained on several sentences at a time."""
+    """Create runs: one of sentences, one of digits, one with tags, and one trained on several sentences at a time."""
     home = furnish(book="phrasebook", tagged="tagged", stories="phrasebook")
     (home / "stories" / sentence_split.FILE).write_text(sentence_split.SentenceShare(10_000, 501).dumps())
     return home
@@ -41,7 +41,7 @@ def at_desk(desk, monkeypatch):
 
 
 def draw_texts(count):
-    """Texts of several sentences, with capitals and without, with odd white space and tokenised."""
+    """Draw texts of several sentences, with and without capitals, with odd white space, and tokenised."""
     seed = random.randrange(2**32)
     print("seed", seed)
     rng, texts = random.Random(seed), []
@@ -56,7 +56,7 @@ def draw_texts(count):
 
 
 def one_by_one(run, some, **options):
-    """The outputs of sentences, each translated by itself, in a row."""
+    """Return the outputs of sentences, each translated by itself, joined by spaces."""
     return " ".join(filter(None, run.translate(some, split=False, **options)))
 
 
@@ -169,7 +169,7 @@ def test_python_says_so_once_a_call(at_desk, capsys):
     run.translate(SENTENCES)
     assert capsys.readouterr() == ("", "")
     load("book", warn=told.append).translate([text])
-    assert ["several sentences" in each for each in told] == [False, True]  # the first is of unknown words
+    assert ["several sentences" in each for each in told] == [False, True]  # the first message is about unknown words
 
 
 def test_a_run_that_was_trained_on_several_sentences_reads_them_together(at_desk):
@@ -181,7 +181,7 @@ def test_a_run_that_was_trained_on_several_sentences_reads_them_together(at_desk
     assert "several sentences" not in shown.stderr
     assert said("stories", "book", text) != said("book", "stories", text), "an ensemble follows its first run"
     assert said("stories", text, "--split") == [one_by_one(load("book"), SENTENCES[:2])]
-    longer = " ".join(SENTENCES * 40)  # more than it takes: still nothing is cut
+    longer = " ".join(SENTENCES * 40)  # longer than the model takes: nothing is truncated
     assert said("stories", longer) == said("stories", longer, "--split")
     with serve("stories", "book") as served:
         cards = {card["name"]: card for card in served.get("/v1/models").json()["models"]}

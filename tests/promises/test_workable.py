@@ -1,7 +1,7 @@
-"""What a configuration accepts can be trained: to the end, or to a sentence that says why not.
+"""Any configuration that is accepted can be trained, or ends with a sentence that says why not.
 
-Each value that is accepted, and each limit of each number, in a process of its own, forked from this one: a traceback,
-a signal and a process that never ends are failures. A run that is refused leaves no folder.
+Each accepted value, and each limit of each number, is tried in a process forked from this one. A traceback, a signal
+and a process that never ends are failures. A refused run leaves no folder.
 """
 
 import copy
@@ -30,7 +30,7 @@ from regard.training.metrics import Trackers
 
 pytestmark = pytest.mark.unchecked
 SECONDS = 300
-BYTES = 8 * 2**30  # a test must not take the machine with it
+BYTES = 8 * 2**30  # a test must not exhaust the machine's memory
 SLOW = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SMALL: dict[str, dict[str, Any]] = {
     "lstmn": {"size": 8, "embedding": 8, "hidden": 8},
@@ -39,7 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 PICTURED = {"images", "captions", "valid_captions", "train_list", "valid_list", "image_size", "flip", "crop", "workers"}
 DOCUMENTED = {"documents", "valid_documents", "label_column", "text_column", "sentence_mark", "document_tokens"}
-# Ten million examples and pictures of a million pixels take minutes; what is compiled is tried in tests/compile.
+# Ten million examples and pictures of a million pixels take minutes; tests/compile covers compiled models.
 LONG = {("count", "most"), ("image_size", "most"), ("compile", "true")}
 BUILT_IN = {"builtin", "pair", "count", "builtin_seed", "builtin_options"}
 
@@ -48,14 +48,14 @@ BASES: dict[Any, dict[str, Any]] = {}  # pictures are drawn once
 
 
 def small_table(folder: Path, section: str, key: str) -> dict[str, Any]:
-    """A configuration that is trained in a moment, in which the key means something."""
+    """Return a copy of a configuration that trains in a moment, and to which the key applies."""
     if (folder, section, key) not in BASES:
         BASES[folder, section, key] = made_table(folder, section, key)
     return copy.deepcopy(BASES[folder, section, key])
 
 
 def made_table(folder: Path, section: str, key: str) -> dict[str, Any]:
-    """The same, made anew."""
+    """Make such a configuration."""
     kind = section[7:-1] if section.startswith("model (") else "transformer"
     if kind == "captioner" or key in PICTURED:
         found = caption_table(folder)
@@ -79,7 +79,7 @@ def made_table(folder: Path, section: str, key: str) -> dict[str, Any]:
 
 
 def accepted(folder: Path, section: str, field: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The values that are accepted for a key, the limits of a number among them, as whole configurations."""
+    """Return all accepted values of a key, including the limits of a number, as whole configurations."""
     limits = {name: field.metadata[name] for name in ("least", "most") if name in field.metadata}
     found: list[tuple[str, dict[str, Any]]] = []
     read = []
@@ -96,18 +96,18 @@ def accepted(folder: Path, section: str, field: Any) -> list[tuple[str, dict[str
             settings.data.require()
         except ConfigError:
             continue
-        if settings not in read:  # 0 and 0.0 are one
+        if settings not in read:  # 0 and 0.0 are equal
             found.append((name, whole))
             read.append(settings)
     return found
 
 
 def trained(whole: dict[str, Any], out: Path, said: Path) -> int:
-    """The status of a process that trains it as the command does; negative for a signal."""
+    """Train like the command in a child process, and return its status: negative for a signal."""
     child = os.fork()
     if child == 0:
         try:
-            os.chdir(said.parent)  # an odd text may be a folder's name
+            os.chdir(said.parent)  # an odd text may be taken as a folder's name
             with open(said, "wb") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
@@ -135,7 +135,7 @@ def trained(whole: dict[str, Any], out: Path, said: Path) -> int:
 
 
 def check(whole: dict[str, Any], folder: Path, name: str) -> None:
-    """Trained, or refused in one printable line and without a folder."""
+    """Check that the training succeeds, or is refused in one printable line without leaving a folder."""
     out, said = folder / "run", folder / "said.txt"
     status = trained(whole, out, said)
     text = said.read_text(encoding="utf-8", errors="replace")
@@ -165,7 +165,7 @@ def one_thread():
     "kind", [kind if kind in ("transformer", "ntm") else pytest.param(kind, marks=SLOW) for kind in KINDS]
 )
 def test_whatever_a_model_accepts_has_a_size(kind, tmp_path):
-    """Counted without being built: as shapes alone, in a moment, however large."""
+    """The size is counted from shapes alone, without building the model, in a moment even if it is huge."""
     section = f"model ({kind})"
     for owner, field in odd.all_keys():
         if owner == section:
@@ -197,7 +197,7 @@ def test_what_is_accepted_is_trained(section, key, tmp_path, one_thread):
     "kind", [kind if kind in ("transformer", "ntm") else pytest.param(kind, marks=SLOW) for kind in KINDS]
 )
 def test_a_model_that_has_no_room(kind, tmp_path, one_thread):
-    """Every width at its limit: refused by what it would take, before the corpus is read."""
+    """With every width at its limit, a run is refused for its memory before the corpus is read."""
     whole = small_table(tmp_path, f"model ({kind})", "size")
     for owner, field in odd.all_keys():
         if owner == f"model ({kind})" and field.name in ("size", "embedding", "hidden", "channels", "layers"):

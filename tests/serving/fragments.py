@@ -1,4 +1,4 @@
-"""Sixty and more fragments of HTML, as people send them for translation."""
+"""More than sixty fragments of HTML like those that users send for translation."""
 
 FRAGMENTS = [
     "Hello world",
@@ -66,7 +66,7 @@ FRAGMENTS = [
     "<video controls><source src=a.mp4>Your browser shows no <b>video</b></video>",
     "<details open><summary>More <em>of it</em></summary>Inside</details>",
     "<p>A long text with many words in it, of which <b>some are bold and go on for a while</b>, and then not.</p>",
-    # Not well-formed, as it comes.
+    # Malformed HTML, as it occurs.
     "<b>x<i>y</b>z</i> w",
     "<p>One<p>Two <b>bold",
     "text </b> with a stray end",

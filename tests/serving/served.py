@@ -1,4 +1,4 @@
-"""Servers for tests: a service in this process with an event loop of its own, and `regard serve` as a process."""
+"""Servers for tests: a service in this process with its own event loop, and `regard serve` as a process."""
 
 import asyncio
 import contextlib
@@ -24,24 +24,24 @@ from regard.serving.settings import ServeSettings, parse_runs
 from regard.training import Checkpoints, checkpoint_files, read_checkpoint
 
 STORED = Path(__file__).parents[1] / "stored_runs"
-FORM = os.environ.get("REGARD_TEST_WORKERS", "auto")  # process: all tests that can, with workers of this form
-WAIT = 60.0  # seconds that anything here may take on a machine that is busy
+FORM = os.environ.get("REGARD_TEST_WORKERS", "auto")  # process: run all tests that can with process workers
+WAIT = 60.0  # seconds that any step may take on a busy machine
 Request = tuple[str, dict[str, Any]]
-logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
+logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs a line for each request
 
 
 def stored(*names: str) -> list[str]:
-    """The folders of stored runs."""
+    """Return the folders of stored runs."""
     return [str(STORED / name) for name in names]
 
 
 def settings_of(**given: Any) -> ServeSettings:
-    """Settings of a server on a CPU."""
+    """Return the settings of a server on a CPU."""
     return parse(ServeSettings, {"device": "cpu", "workers": FORM, **given})
 
 
 def wait_until(reached: Callable[[], object]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + WAIT
     while not reached():
         assert time.monotonic() < end
@@ -49,7 +49,7 @@ def wait_until(reached: Callable[[], object]) -> None:
 
 
 def png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
-    """A picture that says how large it is, whatever is in it."""
+    """Return a PNG whose header states this size, with any data."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
@@ -59,7 +59,7 @@ def png(width: int, height: int, data: bytes = b"\0" * 1000) -> bytes:
 
 
 def write_best(run: Path, step: int, scale: float = 1.0) -> None:
-    """Write another checkpoint into a run, its weights multiplied by a number, and mark it as the best."""
+    """Write another checkpoint with scaled weights into a run, and mark it as the best."""
     checkpoints = Checkpoints(run)
     last = read_checkpoint(checkpoints.find("best"))
     counters = {**last.manifest["counters"], "step": step, "best_step": step}
@@ -72,14 +72,14 @@ def write_best(run: Path, step: int, scale: float = 1.0) -> None:
 
 
 class Served:
-    """A service in an event loop of its own thread, and a client that speaks to it without a socket."""
+    """A service in the event loop of its own thread, and a client that calls it without a socket."""
 
     def __init__(self, runs: Sequence[str], **given: Any):
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.service: Service = self.call(self.make(runs, given))
-        # An error of the server's own is answered here, as it is by a real one, and not raised.
+        # The service answers its internal errors, as a real server does, instead of raising them.
         transport = httpx.ASGITransport(make_app(self.service), raise_app_exceptions=False)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=WAIT)
 
@@ -98,21 +98,21 @@ class Served:
         self.call(self.service.start())
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        """Ask with GET."""
+        """Send a GET request."""
         return self.call(self.client.get(path, **options))
 
     def post(self, path: str, table: Any = None, **options: Any) -> httpx.Response:
-        """Ask with POST and JSON, or with whatever the options say."""
+        """Send a POST request with JSON, or with the body of the options."""
         return self.call(self.client.post(path, **({"json": table} if table is not None else {}), **options))
 
     def results(self, path: str, table: Any = None, **options: Any) -> list[Any]:
-        """The results of a request that must be answered."""
+        """Return the results of a request that must succeed."""
         answer = self.post(path, table, **options)
         assert answer.status_code == 200, answer.text
         return answer.json()["results"]
 
     def all_at_once(self, requests: Sequence[Request]) -> list[httpx.Response]:
-        """The answers to requests that are sent together."""
+        """Send requests together, and return their answers."""
 
         async def gather() -> list[httpx.Response]:
             return await asyncio.gather(*(self.client.post(path, json=table) for path, table in requests))
@@ -120,7 +120,7 @@ class Served:
         return self.call(gather())
 
     def figure(self, name: str, **labels: str) -> float:
-        """A figure of the page of metrics, summed over its labels but for those given."""
+        """Return a metric of the server, summed over all labels that are not given."""
         return read_figure(self.get("/metrics").text, name, **labels)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Served:
 
 @contextlib.contextmanager
 def serve(*runs: str, start: bool = True, **given: Any) -> Iterator[Served]:
-    """Serve runs in this process; the rest are settings."""
+    """Serve runs in this process; `given` are settings."""
     served = Served(runs, **given)
     try:
         if start:
@@ -149,7 +149,7 @@ def serve(*runs: str, start: bool = True, **given: Any) -> Iterator[Served]:
 
 
 def read_figure(page: str, name: str, **labels: str) -> float:
-    """A figure of a page of metrics, summed over its labels but for those given."""
+    """Return a metric from a page, summed over all labels that are not given."""
     found = []
     for line in page.splitlines():
         match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
@@ -162,7 +162,7 @@ def read_figure(page: str, name: str, **labels: str) -> float:
 
 
 class Process:
-    """`regard serve` as a process of its own: the command line, forked from here, where torch is loaded."""
+    """`regard serve` as a process: the command line, forked from here, where torch is loaded."""
 
     def __init__(self, child: Child):
         self.child, self.address = child, ""
@@ -170,14 +170,14 @@ class Process:
 
     @property
     def stderr(self) -> str:
-        """What it has printed so far."""
+        """The standard error so far."""
         if self.ended is not None:
             return self.ended.stderr
         size = os.fstat(self.child.err.fileno()).st_size
         return os.pread(self.child.err.fileno(), size, 0).decode()
 
     def wait_for(self, text: str) -> str:
-        """Wait until it prints a line that has this text, and return the rest of the line."""
+        """Wait until the process prints a line with this text, and return the rest of the line."""
         end = time.monotonic() + WAIT
         while True:
             for line in self.stderr.splitlines(keepends=True):
@@ -189,16 +189,16 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs; one that has ended is waited for in `wait`."""
+        """Whether the process runs; this does not reap it, which `wait` does."""
         found = os.waitid(os.P_PID, self.child.number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return found is None
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         os.kill(self.child.number, number)
 
     def wait(self, seconds: float = WAIT) -> Ended:
-        """How it ended, within so many seconds."""
+        """Wait for the process to end within so many seconds, and return how it ended."""
         end = time.monotonic() + seconds
         while self.alive:
             assert time.monotonic() < end, f"it has not ended within {seconds} s: {self.stderr}"
@@ -208,35 +208,35 @@ class Process:
 
     @property
     def memory(self) -> int:
-        """Its resident memory in bytes."""
+        """The resident memory of the process in bytes."""
         pages = int(Path(f"/proc/{self.child.number}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def client(self, **options: Any) -> httpx.Client:
-        """A client of it, with connections of its own."""
-        return httpx.Client(base_url=self.address, timeout=WAIT, verify=False, **options)  # certificates take time
+        """Return a client of the server, with its own connections."""
+        return httpx.Client(base_url=self.address, timeout=WAIT, verify=False, **options)  # certificates load slowly
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """A client of it for an event loop, with as many connections as are needed."""
+        """Return a client for an event loop, with an unlimited number of connections."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         return httpx.AsyncClient(base_url=self.address, timeout=WAIT, limits=limits, verify=False, **options)
 
     def get(self, path: str) -> httpx.Response:
-        """Ask with GET, on a connection of its own."""
+        """Send a GET request on a new connection."""
         with self.client() as client:
             return client.get(path)
 
     def post(self, path: str, table: Any) -> httpx.Response:
-        """Ask with POST and JSON, on a connection of its own."""
+        """Send a POST request with JSON on a new connection."""
         with self.client() as client:
             return client.post(path, json=table)
 
     def figure(self, name: str, **labels: str) -> float:
-        """A figure of its page of metrics."""
+        """Return a metric of the server."""
         return read_figure(self.get("/metrics").text, name, **labels)
 
     def wait_for_figure(self, name: str, value: float) -> None:
-        """Wait until a figure has a value."""
+        """Wait until a metric has a value."""
         end = time.monotonic() + WAIT
         while (found := self.figure(name)) != value:
             assert time.monotonic() < end, f"{name} is {found}, not {value}"
@@ -252,7 +252,7 @@ def serve_process(
     before: Callable[[], object] = lambda: None,
     **given: Any,
 ) -> Iterator[Process]:
-    """Start `regard serve` on a free port; what is left of it in the end is killed. The rest are settings."""
+    """Start `regard serve` on a free port, and kill it at the end if it still runs; `given` are settings."""
     import regard.serving.server  # noqa: F401 (imported here, once for all children)
 
     file = folder / "serve.toml"
@@ -261,8 +261,8 @@ def serve_process(
     )
 
     def prepare() -> None:
-        signal.alarm(0)  # `fork` sets one
-        logging.root.handlers.clear()  # what pytest sets
+        signal.alarm(0)  # `fork` sets an alarm
+        logging.root.handlers.clear()  # pytest sets handlers
         logging.root.setLevel(logging.WARNING)
         before()
 
@@ -277,11 +277,11 @@ def serve_process(
             if process.alive:
                 process.signal(signal.SIGKILL)
             process.ended = process.child.wait()
-        print(process.stderr)  # for whoever reads why a test failed
+        print(process.stderr)  # it helps to see why a test failed
 
 
 def open_slowly(gate: Path) -> Callable[[], None]:
-    """Have a process open its runs only when a file is there: for `before` of `serve_process`."""
+    """Return a function for `before` of `serve_process`: runs open only when a file exists."""
 
     def hold() -> None:
         from regard.serving import models
@@ -299,7 +299,7 @@ def open_slowly(gate: Path) -> Callable[[], None]:
 
 
 def as_toml(value: Any) -> str:
-    """A setting as TOML writes it."""
+    """Return a setting as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(list(value)) if isinstance(value, list | tuple) else repr(value)

@@ -1,4 +1,4 @@
-"""The routes: examples are sent as they stand, answers are what the document describes, errors have one form."""
+"""The routes: examples work as printed, answers match the OpenAPI document, and all errors have one form."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ def served():
 
 
 def events(answer):
-    """The events of a stream, by name."""
+    """Return the events of a stream with their names."""
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
@@ -35,7 +35,7 @@ def upload(served, *pictures, path="/v1/caption", **fields):
 
 
 def message(answer, status):
-    """The sentence of an error, which has the form of all errors."""
+    """Check the form of an error, and return its message."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     assert answer.json().keys() == {"error"}
@@ -101,7 +101,7 @@ def test_a_stream_ends_with_the_whole_answer(served, options):
         assert len(data["output"]) > len(written.get(place, ""))
         written[place] = data["output"]
     assert set(written) <= {(0, 0), (0, 1), (1, 0)}
-    if options != {"beam": 4, "nbest": 2}:  # what a beam shares may be nothing
+    if options != {"beam": 4, "nbest": 2}:  # hypotheses of a beam may have no common beginning
         assert set(written) == {(0, 0), (0, 1), (1, 0)}
         texts = [" ".join(written[0, piece] for piece in (0, 1)), written[1, 0]]
         for text, result in zip(texts, found["results"], strict=True):
@@ -163,7 +163,7 @@ def test_pictures_are_captioned_with_options(served):
         (b"", "pictures[0]"),
         (b"no picture", "pictures[0]"),
         (b"\x89PNG\r\n\x1a\n", "pictures[0]"),
-        (png(60_000, 60_000), "pictures[0]"),  # a bomb: 3.6 billion pixels
+        (png(60_000, 60_000), "pictures[0]"),  # a decompression bomb: 3.6 billion pixels
         (png(2**31 - 1, 2**31 - 1), "pictures[0]"),
         (png(0, 0), "pictures[0]"),
         (png(64, 64).replace(b"IDATx", b"IDAT\0"), "pictures[0]"),
@@ -224,7 +224,7 @@ def test_forms_that_are_wrong(served):
 
 
 def test_a_fault_has_the_form_of_an_error(caplog, monkeypatch):
-    """There should be none; this one is put there."""
+    """The test causes an internal error, as there should be none."""
     with serve(*stored("transformer"), start=False) as found:
         monkeypatch.setattr(type(found.service.metrics), "collect", lambda self: 1 / 0)
         assert message(found.get("/metrics"), 500) == "a fault of the server; see its log"

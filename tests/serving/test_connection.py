@@ -1,4 +1,4 @@
-"""Reading a request: its head has a size and a number of lines, and all of it a time in which it has to arrive."""
+"""Reading a request: limits for the size and lines of its head, and for the time in which it must arrive."""
 
 import errno
 import json
@@ -141,7 +141,7 @@ def test_every_byte_by_itself_is_a_request(process):
 
 def test_headers_after_the_body_are_counted_and_dropped(process):
     body = chunk(BODY[:9]) + chunk(BODY[9:]) + b"0\r\n"
-    with RawClient(process) as client:  # the connection goes on, and the next request has headers of its own
+    with RawClient(process) as client:  # the connection stays open, and the next request has its own headers
         client.send(CHUNKED + body + b"Host: evil.example\r\nX-Api-Key: a\r\n\r\n")
         assert status_of(client.receive(b"}]}")) == 200
         client.send(head_of() + b"Connection: close\r\n\r\n")
@@ -245,14 +245,14 @@ def test_refusals_are_counted(process):
     before = process.figure("regard_requests_total", route="other", status="431")
     ask(process, head_of() + b"X: " + b"a" * 100_000)
     assert process.figure("regard_requests_total", route="other", status="431") == before + 1
-    assert process.figure("regard_requests_in_flight") == 1  # the one that asks
+    assert process.figure("regard_requests_in_flight") == 1  # the client's own request
 
 
 # ---- answers
 
 
 def test_a_client_that_does_not_take_its_answer_is_dropped(tmp_path):
-    """The document of the routes, asked for many times and never read."""
+    """A client asks for the OpenAPI document many times, and never reads an answer."""
     with serve_process(*stored("transformer"), folder=tmp_path, seconds=SECONDS) as process:
         with RawClient(process) as client:
             client.socket.settimeout(0.2)

@@ -1,4 +1,4 @@
-"""The engine: whatever comes and goes beside a sentence, it gets the answer that it would get alone."""
+"""The engine: each sentence gets the same answer as alone, whatever else starts and ends beside it."""
 
 import random
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ VARIED = (
 
 
 def slots_of(model, classes=(16,), beams=(1, 5), counts=(2, 5)):
-    """Slots as a GPU has them, stepped plainly."""
+    """Return slots as on a GPU, stepped without graphs."""
     return {
         (keys, beam): [
             SlotBatch(BurstSearch(model, count, keys, 2 * keys + 21, beam, 8, together=2, depth=1 + count // 5))
@@ -59,7 +59,7 @@ def drawn_jobs(count, streams=False):
 
 
 def all_of(engine):
-    """What comes of an engine until it rests."""
+    """Return all updates of an engine until it is idle."""
     updates = []
     while engine.active:
         updates += engine.advance()
@@ -80,7 +80,7 @@ def same(found, expected):
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
 def test_answers_are_those_of_a_search_alone(kind, slots):
-    """Jobs of every kind come a few at a time, while others are under way."""
+    """Jobs of every kind arrive a few at a time, while others are running."""
     model, jobs, found = small(kind), drawn_jobs(30), {}
     if kind == "both":
         jobs = [job for job in jobs if not job.options.coverage_penalty]
@@ -98,7 +98,7 @@ def test_answers_are_those_of_a_search_alone(kind, slots):
 
 
 def test_searches_are_in_the_context_of_the_library_settled_once():
-    """Inference mode for modules of its own; somebody's own module may keep a tensor for training."""
+    """Regard's own modules run in inference mode; a user's module may keep a tensor for training."""
 
     class Own(torch.nn.Linear):
         pass
@@ -126,7 +126,7 @@ def test_searches_are_in_the_context_of_the_library_settled_once():
         model.step = step
         for job in found:
             same(found[job], expect(model, job))
-    with torch.enable_grad():  # and the model is as it was for whoever trains it
+    with torch.enable_grad():  # the model is unchanged for a caller who trains it
         logits, _ = model.step(torch.tensor([3]), model.start(model.encode(tokens_of([[3, 4]])), 1, 4))
         logits.sum().backward()
 
@@ -151,7 +151,7 @@ def test_what_streams_only_grows_and_is_how_the_answer_begins(slots):
         tokens = found[job].outputs[0].tokens
         if not job.options.sample or job.options.nbest == 1:
             assert tokens[: len(so_far[job])] == so_far[job]
-    assert all(len(so_far[job]) >= 4 for job in steady)  # a burst of steps, at least
+    assert all(len(so_far[job]) >= 4 for job in steady)  # at least one burst of steps
     greedy = [job for job in jobs if job.options.beam == 1 and not job.options.sample and not slots]
     assert all(len(so_far[job]) >= len(found[job].outputs[0].tokens) - 1 for job in greedy)
 
@@ -165,7 +165,7 @@ def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
     for turn in range(3):
         found |= dict(engine.advance())
         engine.cancel(jobs[turn])
-        engine.cancel(jobs[turn])  # twice is once
+        engine.cancel(jobs[turn])  # cancelling twice is like once
     assert len(engine.batches) == 6 - len(found)
     found |= dict(all_of(engine))
     assert set(found) == set(jobs[3:])
@@ -175,7 +175,7 @@ def test_a_cancelled_job_frees_its_place_and_the_others_go_on(slots):
 
 
 def test_one_that_fails_does_not_fail_the_others():
-    """A prefix that does not fit, and a source whose scores are no numbers."""
+    """The errors are a prefix that does not fit, and a source with non-finite scores."""
     model = small("transformer")
     with torch.no_grad():
         model.source.tokens.weight[9] = torch.nan
@@ -202,11 +202,11 @@ def test_an_empty_source_has_an_empty_output():
 
 
 def test_batches_take_turns_by_time(monkeypatch):
-    """A short request beside a long one has half of the time: more turns, as each of them is shorter."""
+    """A short request beside a long one gets half of the time, which is more turns, as its turns are shorter."""
     clock, advance = [0.0], HostBatch.advance
 
     def advance_and_count(batch):
-        clock[0] += len(batch.under_way) or len(batch.waiting)  # seconds, as many as there are sentences
+        clock[0] += len(batch.under_way) or len(batch.waiting)  # one second for each sentence
         return advance(batch)
 
     monkeypatch.setattr(HostBatch, "advance", advance_and_count)
@@ -222,7 +222,7 @@ def test_batches_take_turns_by_time(monkeypatch):
     while short not in ended:
         turns += 1
         ended += [job for job, _ in engine.advance()]
-    assert turns <= 31 + 3  # of forty seconds each the long one had two or three
+    assert turns <= 31 + 3  # of forty seconds each; the long request had two or three turns
     assert len(engine.batches) == 40
 
 
@@ -234,7 +234,7 @@ def test_what_slots_serve():
     for each in (*others, {"longest": 53}, {"precision": "bf16"}):
         assert not engine.in_slots(Job([3, 4], Options(**each))), each
     assert engine.in_slots(Job([3, 4], Options(longest=52)))
-    assert not engine.in_slots(Job([3] * 17, Options()))  # there is no class for so many
+    assert not engine.in_slots(Job([3] * 17, Options()))  # no class has so many keys
     assert not engine.in_slots(Job([3, 4], Options(longest=5), prefix=[3] * 6))
 
 
@@ -251,7 +251,7 @@ def test_a_few_sentences_take_the_small_graph():
         engine.cancel(job)
     late = Job([3], Options())
     engine.add([late])
-    assert engine.batches[late] is large_batch  # where others of short requests are
+    assert engine.batches[late] is large_batch  # where other short requests run
     for job in (late, *jobs[2:]):
         engine.cancel(job)
     engine.add([late])
@@ -281,12 +281,12 @@ def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
         engine.add([job])
         return engine.batches[job]
 
-    assert batch_of(1) is own  # there is nobody else
+    assert batch_of(1) is own  # the engine has no other request
     for job in list(engine.batches):
         engine.cancel(job)
     assert [batch_of(5) for _ in range(4)] == [beams] * 4
     assert batch_of(1) is beams
-    assert batch_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a quicker graph of its own
+    assert batch_of(1, bulk=False) is engine.slots[16, 1][0]  # a short request has a faster graph of its own
     assert [batch_of(3) for _ in range(7)] == [beams] * 7
     assert batch_of(1) is own  # there is no room
     jobs = list(engine.batches)
@@ -296,7 +296,7 @@ def test_greedy_requests_are_searched_beside_many_of_a_beam(monkeypatch):
 
 
 def test_newcomers_come_before_the_next_steps_of_a_long_request():
-    """A turn waits, the next orders: in between, a short request takes the turn of a long one."""
+    """One turn waits and the next one orders: in between, a short request takes the turn of a long one."""
     engine = engine_of(small("transformer"), slots=True)
     engine.add([Job([3, 4], Options(shortest=30, longest=30), request="long", bulk=True) for _ in range(5)])
     long = engine.slots[16, 5][1]
@@ -307,7 +307,7 @@ def test_newcomers_come_before_the_next_steps_of_a_long_request():
     engine.add([short])
     batch = engine.batches[short]
     assert batch is engine.slots[16, 5][0]
-    assert engine.next_turn() == (batch, True)  # although the steps of the other are under way
+    assert engine.next_turn() == (batch, True)  # although the steps of the other batch are running
     engine.advance()
     steps, order = [], long.slots.order
     long.slots.order = lambda: (steps.append(1), order())
@@ -321,7 +321,7 @@ def test_newcomers_come_before_the_next_steps_of_a_long_request():
 
 
 def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
-    """Also where both have had nearly the same time, when batches of one kind order behind each other."""
+    """This also holds at nearly equal times, when batches of one kind queue their orders."""
     engine = engine_of(small("transformer"), slots=True)
     short, long = engine.slots[16, 5]
     engine.add([Job([3, 4], Options(shortest=30, longest=30), request="short")])
@@ -330,7 +330,7 @@ def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
     short.time, long.time = 1.0, 1.0 + SLACK / 2
     engine.advance()
     assert short.ordered
-    assert engine.next_turn() == (short, False)  # the device rests rather than to keep it waiting
+    assert engine.next_turn() == (short, False)  # the device idles so that the short request need not wait
     long.time = 0.9
     assert engine.next_turn() == (long, True)
     engine.advance()
@@ -338,7 +338,7 @@ def test_a_long_request_orders_nothing_between_two_turns_of_a_short_one():
     assert engine.next_turn() == (short, False)  # one burst beside short requests
     for job in [job for job in engine.batches if not job.bulk]:
         engine.cancel(job)
-    assert engine.next_turn() == (long, True)  # two without
+    assert engine.next_turn() == (long, True)  # two without them
 
 
 def test_a_short_request_has_its_credit_each_time():
@@ -350,7 +350,7 @@ def test_a_short_request_has_its_credit_each_time():
         engine.add([job])
         batch = engine.batches[job]
         assert batch.time == long.time - CREDIT
-        batch.time += 1.0  # whatever it takes
+        batch.time += 1.0  # any duration
         engine.cancel(job)
     other = Job([3] * 3, Options(beam=1, longest=2), request="another document", bulk=True)
     batch = engine.batch_of(other)
@@ -374,7 +374,7 @@ def test_a_job_that_is_cancelled_after_its_end_is_not_delivered():
 
 
 def test_a_batch_that_is_done_does_not_keep_others_waiting():
-    """Its last steps were ordered in vain, and nobody has waited for them; another batch has had more time."""
+    """Its last steps were ordered in vain and nobody waits for them; the other batch has used more time."""
     engine = engine_of(small("transformer"), slots=True)
     first = Job([3, 4], Options(shortest=3, longest=3), bulk=True)
     engine.add([first])
@@ -403,7 +403,7 @@ def test_the_tokens_that_texts_share():
 
 @pytest.mark.gpu
 def test_slots_of_a_gpu_are_captured_once_and_find_what_a_search_finds(monkeypatch, without_tf32):
-    """Beams, limits, penalties and prefixes side by side, in float32; ties may fall either way."""
+    """Beams, limits, penalties and prefixes run side by side in float32; ties may break either way."""
     monkeypatch.setattr("regard.serving.running_batches.SLOTS", {4: (2, 1), 16: (8, 2)})
     model = small("transformer", words=60, dtype=torch.float32).to("cuda")
     engine = Engine(model, 40, "fp32")
@@ -450,7 +450,7 @@ def test_what_slots_do_not_serve_is_searched_on_the_host_of_a_gpu(monkeypatch):
 
 @dataclass
 class Echo:
-    """An engine of another library that gives back what it reads, and notes the batches that it was given."""
+    """An engine of another library that returns its input, and records its batches."""
 
     batches: list[list[list[int]]] = field(default_factory=list)
 

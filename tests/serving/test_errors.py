@@ -1,4 +1,4 @@
-"""Errors: what a request is refused with, in the form of its protocol."""
+"""Errors that refuse requests, in the form of each protocol."""
 
 import pytest
 from starlette.exceptions import HTTPException

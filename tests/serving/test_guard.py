@@ -1,4 +1,4 @@
-"""The guard: who may ask, how much they may send, and what is counted of it."""
+"""The guard: who may send requests, how much, and what it counts."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def served(keys):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until a test moves it."""
+    """Return a clock that only the test moves."""
     now = [1000.0]
     monkeypatch.setattr(app.time, "monotonic", lambda: now[0])
     return now
@@ -65,7 +65,7 @@ NO_HOSTS = (
         ("example.org", "example.org"),
         ("localhost.example.org:80", "localhost.example.org"),
         ("localhost.", "localhost"),
-        ("localhost:", "localhost"),  # RFC 9110 allows that
+        ("localhost:", "localhost"),  # RFC 9110 allows an empty port
         *((host, None) for host in NO_HOSTS),
     ],
 )
@@ -147,7 +147,7 @@ def test_without_a_key_there_is_no_answer(served, headers, problem):
     [
         ("clé-ключ-鍵".encode(), 200),
         ("clé-un".encode(), 200),
-        ("clé-un".encode("latin-1"), 200),  # as some clients send what is in that code
+        ("clé-un".encode("latin-1"), 200),  # some clients send keys in Latin-1
         ("clé-ключ-鍶".encode(), 401),
         (b"cl", 401),
         (b"\xff\xfe", 401),
@@ -181,7 +181,7 @@ def test_pages_for_machines_need_no_key(served):
 
 
 def test_every_key_is_compared_whole(monkeypatch):
-    """All digests are compared, with the function whose time does not depend on where they differ."""
+    """All digests are compared, with a function whose time does not depend on where they differ."""
     compared = []
 
     def compare(one, other, compare=app.hmac.compare_digest):
@@ -208,20 +208,20 @@ def test_a_key_may_be_used_so_many_times_a_minute(clock):
         ring.check("a")
     assert (caught.value.status, caught.value.code) == (429, "rate_limited")
     assert caught.value.headers == {"Retry-After": "20"}
-    ring.check("b")  # another key is not to blame
+    ring.check("b")  # the limit of one key does not affect another
     clock[0] += 20
     ring.check("a")
     with pytest.raises(ApiError):
         ring.check("a")
     clock[0] += 3600
-    for _ in range(3):  # no more at once, however long it was silent
+    for _ in range(3):  # no more at once, even after a long pause
         ring.check("a")
     with pytest.raises(ApiError):
         ring.check("a")
 
 
 def test_the_seconds_to_wait_are_enough(clock):
-    """Whoever waits as long as the answer says is not refused again."""
+    """A client that waits as long as the answer says is not refused again."""
     for rate in (1, 7, 11, 40, 90, 1000):
         ring = KeyRing(["a"], rate)
         for _ in range(rate):
@@ -276,7 +276,7 @@ def test_a_body_that_just_fits_is_read(served):
 
 def test_pictures_may_be_larger(served):
     files = [("pictures", b"x" * 4000), ("pictures", b"x" * 4000)]
-    assert ask(served, "/v1/classify", files=files).status_code == 422  # it is read: there is no model for it
+    assert ask(served, "/v1/classify", files=files).status_code == 422  # the body is read: no model serves it
     assert ask(served, "/v1/translate", files=files).status_code == 413
     answer = ask(served, "/v1/classify", files=[("pictures", b"x" * 12_000)])
     assert answer.status_code == 413
@@ -292,11 +292,11 @@ def test_a_web_page_that_is_allowed_may_ask_and_no_other(served):
         work = served.client.options("/v1/translate", headers={"origin": origin, **preflight})
         return served.call(work)
 
-    allowed = options("https://page.example")  # a browser sends no key with it
+    allowed = options("https://page.example")  # a browser sends this request without the key
     assert allowed.status_code == 200
     assert allowed.headers["access-control-allow-origin"] == "https://page.example"
     assert "access-control-allow-origin" not in options("https://evil.example").headers
-    for key, status in (("key-one", 200), ("none", 401)):  # the page can read what is wrong
+    for key, status in (("key-one", 200), ("none", 401)):  # the page can read the error
         answer = ask(served, key=key, json=TEXT, headers={"origin": "https://page.example"})
         assert answer.status_code == status
         assert answer.headers["access-control-allow-origin"] == "https://page.example"
@@ -310,7 +310,7 @@ def test_without_origins_no_web_page_may_ask():
         assert "access-control-allow-origin" not in answer.headers
 
 
-# ---- what is counted and logged
+# ---- metrics and logs
 
 
 def test_a_server_that_stops_refuses_what_is_new():
@@ -377,7 +377,7 @@ def test_texts_nested_as_deep_as_json_may_be_are_logged(caplog):
 
 
 def test_an_error_of_its_own_is_answered_and_logged(caplog):
-    """Whatever is behind the guard, its client gets an answer."""
+    """A client gets an answer even if an error escapes the application behind the guard."""
 
     async def broken(scope, receive, send):
         raise ZeroDivisionError("a secret")

@@ -1,4 +1,4 @@
-"""The queue that jobs wait in: requests take turns, within a budget, and nothing is lost."""
+"""The queue of jobs: requests take turns within a budget, and no job is lost."""
 
 import threading
 
@@ -9,7 +9,7 @@ from regard.serving.jobs import TURN, Job, JobQueue
 
 
 def queue_of(**counts):
-    """A queue with so many jobs of some requests, those with capital letters being long ones."""
+    """Return a queue with so many jobs of some requests; a name in capitals means bulk jobs."""
     delivered = []
     queue = JobQueue(delivered.extend)
     for request, count in counts.items():
@@ -37,11 +37,11 @@ def test_requests_take_turns_and_the_oldest_is_first():
 
 def test_a_budget_ends_a_turn_and_the_first_stays_first():
     queue, _ = queue_of(a=5, b=5)
-    assert names(queue.take(False, 35, idle=True)) == "aaa"  # ten each
+    assert names(queue.take(False, 35, idle=True)) == "aaa"  # each costs ten
     assert queue.waiting == 7
     assert names(queue.take(False, 35, idle=False)) == "aab"
     assert names(queue.take(False, 9, idle=False)) == ""
-    assert names(queue.take(False, 9, idle=True)) == "b"  # a worker that has nothing takes one that is too large
+    assert names(queue.take(False, 9, idle=True)) == "b"  # an idle worker takes a job that is too large
     assert queue.waiting == 3
 
 
@@ -62,7 +62,7 @@ def test_those_that_wait_leave_at_once_and_a_worker_is_told_of_the_others():
     assert queue.take(False, 100, idle=True) == [rest[1]]
     queue.cancel([rest[1]])
     rest.clear()
-    assert not queue.cancelled  # one that has ended is forgotten with it
+    assert not queue.cancelled  # the cancellation of a finished job is forgotten
 
 
 def test_without_a_worker_everything_is_answered_with_the_error():
@@ -83,9 +83,9 @@ def test_without_a_worker_everything_is_answered_with_the_error():
 
 
 def test_a_worker_waits_for_a_newer_version():
-    """There is something all the while; what it waits for is a change."""
+    """The queue is never empty; the worker waits for a change."""
     queue, _ = queue_of(a=1)
-    queue.wait(60, queue.version - 1)  # there was one since
+    queue.wait(60, queue.version - 1)  # the version has changed since
 
     def wait(version, woken):
         queue.wait(60, version)
@@ -97,7 +97,7 @@ def test_a_worker_waits_for_a_newer_version():
         assert not woken.wait(0.05)
         change()
         assert woken.wait(10)
-        queue.wait(60, version)  # there is something, so that nobody waits
+        queue.wait(60, version)  # the version has changed, so this does not wait
 
 
 def test_calls_come_in_their_order():

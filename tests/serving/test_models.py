@@ -1,4 +1,4 @@
-"""The models of a server: their folders, their devices, and what is told of them."""
+"""A server's models: their folders, their devices, and their descriptions."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def test_devices_are_separated_by_commas():
 @pytest.mark.parametrize(
     ("name", "reads", "actions"),
     [
-        ("rnn", "texts", ["translate"]),  # it has nothing to be aligned by
+        ("rnn", "texts", ["translate"]),  # this model has no alignment
         ("rnnsearch", "texts", ["translate", "align"]),
         ("convnet", "pictures", ["classify"]),
         ("encoder-language-model", "texts", ["sample"]),
@@ -49,7 +49,7 @@ def test_workers_on_a_cpu_share_its_threads():
 
 @pytest.fixture
 def opened():
-    """Make models that are open until the end of a test, and what they deliver."""
+    """Make models with their deliveries, and close the models after the test."""
     models = []
 
     def make(name, *folders, **settings):
@@ -114,7 +114,7 @@ def test_there_are_no_processes_on_windows(monkeypatch):
 
 
 def test_a_run_to_compute_nothing_with_takes_no_memory():
-    """It has the shapes of its weights, those that are tied once, and everything else that is told of it."""
+    """It has the shapes of the weights, including tied ones, and the same description as the loaded run."""
     model = ServedModel("t", stored("transformer"), settings_of(), lambda updates: None)
     run, expected = model.open_here(), load(*stored("transformer"))
     shapes = [(name, each.shape) for name, each in expected.model.named_parameters()]
@@ -142,7 +142,7 @@ def test_an_ensemble_and_several_workers(opened, workers):
     assert model.ready_workers == 2
     model.queue.add([Job([3, 4], Options(longest=3), request=i) for i in range(9)])
     model.queue.close()
-    for worker in model.workers:  # what waits is done before they end
+    for worker in model.workers:  # the workers finish waiting jobs before they end
         worker.join(60)
     assert len(delivered) == 9
     assert model.counters.sentences == 9
@@ -150,7 +150,7 @@ def test_an_ensemble_and_several_workers(opened, workers):
 
 @pytest.mark.parametrize("name", ["transformer", "convnet"])
 def test_words_that_never_come_again_are_forgotten(name, monkeypatch):
-    """A server meets new words for ever, and its memory stays; a classifier of pictures has none."""
+    """A server meets new words all the time, and its memory stays constant; a classifier of pictures has no words."""
     monkeypatch.setattr("regard.serving.models.WORDS", 50)
     model = ServedModel(name, [str(STORED / name)], settings_of(), lambda updates: None)
     run = model.open_model("cpu")

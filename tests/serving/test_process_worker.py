@@ -1,4 +1,4 @@
-"""Workers with a process: they do what threads do, and one that dies leaves nothing unanswered."""
+"""Workers with a process: they behave like threads, and if one dies, every job still gets an answer."""
 
 import functools
 import gc
@@ -55,7 +55,7 @@ def start(form, folder=FOLDER, stopped=lambda: None):
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
-    """A plugin that this process has imported."""
+    """Write a plugin, and import it into this process."""
     file = tmp_path_factory.mktemp("plugin") / "plugin_of_a_worker.py"
     file.write_text("import os\n\ndef step_of(run):\n    return run.step, os.getpid()\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def plugin(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(plugin):
-    """A worker with its process, from its start to its end."""
+    """Start a worker with its process, and stop it at the end."""
     worker, queue, delivered = start(ProcessWorker)
     yield worker, queue, delivered
     queue.close()
@@ -78,7 +78,7 @@ def served(plugin):
 
 @pytest.fixture
 def process(served):
-    """The worker of the module, with nothing left to do."""
+    """Yield the module's worker, and check that it ends idle."""
     assert served[0].ready
     yield served
     worker, queue, delivered = served
@@ -141,7 +141,7 @@ def test_a_cancelled_job_leaves_its_place(process):
 
 
 def test_no_more_is_sent_than_an_engine_takes(process):
-    """As a thread does: what has no room waits in the queue, where it is counted and can be refused."""
+    """As with a thread, excess jobs wait in the queue, which counts them and can refuse more."""
     worker, queue, delivered = process
     jobs = [Job([3] * 63, Options(beam=8, shortest=20, longest=20), request=number) for number in range(20)]
     assert sum(job.cost for job in jobs) > 2 * HOST_BUDGET[False]
@@ -154,7 +154,7 @@ def test_no_more_is_sent_than_an_engine_takes(process):
     assert max(seen) == most
     wide = Job([3] * 63, Options(beam=100, shortest=2, longest=2), request="wide")
     assert wide.cost > HOST_BUDGET[False]
-    queue.add([wide])  # alone it is taken
+    queue.add([wide])  # it is taken alone
     wait_until(lambda: len(delivered) == len(jobs) + 1)
 
 
@@ -165,7 +165,7 @@ def test_one_that_is_killed_answers_what_it_had(caplog):
     jobs = [Job([3, 4], ENDLESS, request=number) for number in range(3)]
     queue.add(jobs)
     wait_until(lambda: worker.under_way == 3)
-    worker.process.send_signal(signal.SIGTERM)  # not for it to say
+    worker.process.send_signal(signal.SIGTERM)  # the server decides about the signal, not the worker
     worker.process.send_signal(signal.SIGSTOP)
     call = queue.call(functools.partial(Run.score, sources=["a"], targets=["b"]))
     wait_until(lambda: worker.future is not None)
@@ -181,7 +181,7 @@ def test_one_that_is_killed_answers_what_it_had(caplog):
 
 
 class InThread(ProcessWorker):
-    """One whose other side is a thread of this process, which begins at once."""
+    """A worker whose far side is a thread of this process and starts at once."""
 
     def start_process(self):
         connection, other = Pipe()
@@ -198,7 +198,7 @@ def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(tmp_path, caplog
     worker.join(60)
     assert not worker.ready
     assert isinstance(worker.failure, CheckpointError)
-    assert caplog.text == ""  # whoever started it says what is wrong
+    assert caplog.text == ""  # the caller of start reports the error
 
 
 def test_a_process_that_ends_before_it_is_ready(monkeypatch, caplog):
@@ -209,7 +209,7 @@ def test_a_process_that_ends_before_it_is_ready(monkeypatch, caplog):
     assert "the worker has stopped" in caplog.text
 
 
-# ---- the far side: orders come in over a connection, and reports go out; here it is in a thread
+# ---- the far side: it receives orders over a connection, and sends reports; here it is a thread
 
 
 def row(number, source, options, *, prefix=(), request=0, bulk=False, streams=False):
@@ -218,7 +218,7 @@ def row(number, source, options, *, prefix=(), request=0, bulk=False, streams=Fa
 
 @pytest.fixture
 def connect():
-    """Start the far side in threads; what is left of them ends with the test."""
+    """Start far sides in threads, and end the remaining ones with the test."""
     ends = []
     frozen = gc.get_freeze_count()
     threshold = gc.get_threshold()
@@ -247,7 +247,7 @@ def send(near, *jobs, cancelled=(), call=None):
 
 
 def reports(near, count):
-    """What has ended, until so many jobs have; and the reports."""
+    """Return the results of `count` jobs, and all reports."""
     ended, each = {}, []
     while len(ended) < count:
         assert near.poll(60)
@@ -300,7 +300,7 @@ def test_a_stream_grows(connect):
 def test_cancelled_jobs_are_reported_and_their_search_ends(connect):
     near, _, _ = connect()
     send(near, row(1, [3, 4], ENDLESS), row(2, [3, 4], ENDLESS))
-    send(near, cancelled=[1, 2, 99])  # 99 has ended long ago
+    send(near, cancelled=[1, 2, 99])  # 99 ended long ago
     cancelled = []
     while len(cancelled) < 2:
         assert near.poll(60)
@@ -308,7 +308,7 @@ def test_cancelled_jobs_are_reported_and_their_search_ends(connect):
         assert not report.ended
         cancelled += report.cancelled
     assert cancelled == [1, 2]
-    assert not near.poll(0.3)  # it rests
+    assert not near.poll(0.3)  # the far side is idle
 
 
 def test_calls_and_their_errors(connect):
@@ -323,7 +323,7 @@ def test_calls_and_their_errors(connect):
         outcome = Report(*pickle.loads(near.recv_bytes())).call
         assert (type(outcome.error) if outcome.error else None) is expected
         assert outcome.seconds > 0
-        if expected is TypeError:  # nobody's mistake but ours: where it came from is told
+        if expected is TypeError:  # an internal error: the report has its origin
             assert "Traceback" in outcome.error.__notes__[0]
     near.send_bytes(pickle.dumps(((), (), b"no pickle")))
     assert near.poll(60)
@@ -337,13 +337,13 @@ def test_it_ends_when_it_is_told_to_or_the_other_end_is_closed(connect):
     assert not thread.is_alive()
     near, _, thread = connect()
     send(near, row(1, [3, 4], ENDLESS))
-    near.close()  # while it works
+    near.close()  # while the far side works
     thread.join(60)
     assert not thread.is_alive()
 
 
 class Odd(Exception):
-    """An error that cannot be made anew from its message."""
+    """An error that cannot be reconstructed from its message."""
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")

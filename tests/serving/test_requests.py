@@ -1,4 +1,4 @@
-"""What may be sent: every mistake is one sentence that names its field, and nothing gets through half checked."""
+"""Requests: each mistake gives one sentence that names its field, and no value gets through unchecked."""
 
 import json
 import logging
@@ -162,7 +162,7 @@ def test_a_request_is_what_was_sent():
     request, options = parse_request(TranslateRequest, table, settings_of())
     assert request == TranslateRequest("m", texts=("é\0\U0001f600", ""), prefixes=("", "a"), split=False, scores=True)
     assert options == Options()
-    long = "word " * 3000  # longer than a text of a configuration may be
+    long = "word " * 3000  # longer than a text in a configuration may be
     assert parse_request(LookRequest, {"text": long}, settings_of())[0].text == long
     request, _ = parse_request(SampleRequest, {"prefix": long, "count": 3}, settings_of())
     assert (request.prefix, request.count) == (long, 3)
@@ -191,7 +191,7 @@ def test_a_schema_says_what_is_checked(cls):
         for limit, step in (("maximum", 1), ("minimum", -1)):
             if limit not in each:
                 continue
-            if name not in ("groups", "nbest", "shortest"):  # these depend on another
+            if name not in ("groups", "nbest", "shortest"):  # these depend on other fields
                 parse_request(cls, {name: each[limit]}, settings)
             assert (
                 refused({name: each[limit] + step}, cls, beam=12, output_tokens=77, texts=5, characters=99).field
@@ -245,7 +245,7 @@ def test_what_is_nested_too_deeply_is_named(caplog):
     assert "nested too deeply" in caplog.text
 
 
-# ---- the OpenAPI document: it is valid, complete, and tells the truth about what is answered
+# ---- the OpenAPI document: it is valid, complete, and true of the answers
 
 
 @pytest.fixture(scope="module")

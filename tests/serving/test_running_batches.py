@@ -1,4 +1,4 @@
-"""Batches: newcomers begin together, and join those that are under way."""
+"""Batches: new jobs begin together, and join running ones."""
 
 import torch
 from decoding.cases import sentences, small
@@ -25,7 +25,7 @@ def test_newcomers_wait_for_others_but_not_for_long():
     late.added += 3600
     batch.add(late)
     batch.advance()
-    assert late in batch.waiting  # one in eight begins, and it is alone
+    assert late in batch.waiting  # one new job is too few beside 2 × CROWD running jobs
     late.added -= 7200
     batch.advance()
     assert late in batch.under_way.values()
@@ -49,7 +49,7 @@ def test_a_search_whose_last_job_is_stopped_is_let_go():
     batch.add(one)
     batch.advance()
     batch.add(two)
-    batch.cancel(two)  # it has not begun
+    batch.cancel(two)  # the job has not begun
     assert not batch.waiting
     batch.cancel(one)
     assert not batch.waiting
@@ -62,7 +62,7 @@ def slot_batch(count, together):
 
 
 def turn(batch):
-    """A burst of steps, and what had ended before it."""
+    """Advance a batch by a burst of steps, and return the jobs that had ended before."""
     ended = batch.advance()
     if batch.ordered:
         batch.wait()
@@ -104,7 +104,7 @@ def test_slots_are_taken_in_order_and_freed():
 
 @torch.no_grad()
 def test_what_is_done_is_written_after_the_next_steps_are_ordered():
-    """The device has work while the host writes: the slots that are free are filled before."""
+    """The device computes while the host writes results: the batch first fills its free slots."""
     batch, calls = slot_batch(2, together=1), []
     order, wait = batch.slots.order, batch.slots.wait
     batch.slots.order = lambda: (calls.append("order"), order())
@@ -125,7 +125,7 @@ def test_what_is_done_is_written_after_the_next_steps_are_ordered():
 
 @torch.no_grad()
 def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
-    """Two bursts are under way, the first ends a sentence, and another takes its slot before the second is read."""
+    """With two bursts under way, the first ends a sentence, and a new job takes its slot before the second is read."""
     batch = SlotBatch(BurstSearch(small("transformer"), 1, 16, 30, 2, depth=2))
     first, second = jobs_of(2, shortest=3, longest=3)
     batch.add(first)
@@ -138,7 +138,7 @@ def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
     assert [job for job, _ in batch.advance()] == [first]
     assert batch.inside == [second]
     batch.wait()
-    assert batch.inside == [second]  # that burst knew nothing of it
+    assert batch.inside == [second]  # the new job was not part of that burst
     batch.wait()
     assert batch.unwritten[0] == [second]
     assert batch.free == [0]
@@ -146,14 +146,14 @@ def test_a_newcomer_is_not_ended_by_a_burst_that_was_ordered_before_it_came():
 
 @torch.no_grad()
 def test_a_batch_whose_jobs_are_all_done_is_waited_for_and_orders_nothing():
-    """The second of two bursts was ordered in vain: the batch must not keep the turn with nothing to do."""
+    """The second of two bursts is ordered in vain: the batch must not keep the turn with nothing to do."""
     batch = SlotBatch(BurstSearch(small("transformer"), 2, 16, 30, 2, depth=2))
     (job,) = jobs_of(1, shortest=3, longest=3)
     batch.add(job)
     batch.advance()
     batch.advance()
     batch.wait()
-    assert batch.takes_orders  # to write down what is done
+    assert batch.takes_orders  # to write the results
     assert [each for each, _ in batch.advance()] == [job]
     assert len(batch.ordered) == 1
     assert not batch.takes_orders

@@ -1,4 +1,4 @@
-"""The process that serves: ports, signals, and how it ends."""
+"""The server process: ports, signals, and how it ends."""
 
 import os
 import re
@@ -18,7 +18,7 @@ SHORT = {"texts": ["the dog"], "beam": 1, "longest": 3}
 
 
 def send(process, table):
-    """Send a request from a thread; its answer, or what was raised, comes into a list."""
+    """Send a request from a thread; the answer or the exception is appended to a list."""
     answers: list = []
 
     def ask():
@@ -33,7 +33,7 @@ def send(process, table):
 
 
 def test_a_new_interpreter_serves_and_ends_with_sigterm(tmp_path):
-    """The command as a shell starts it; other tests fork it from here, which is faster."""
+    """Start the command like a shell; other tests fork it from here, which is faster."""
     command = [sys.executable, "-m", "regard", "serve", *stored("transformer"), "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -65,7 +65,7 @@ def test_a_signal_ends_it(tmp_path, number):
         process.client() as client,
     ):
         assert client.post("/v1/translate", json=SHORT).status_code == 200
-        process.signal(number)  # though a connection is open
+        process.signal(number)  # although a connection is open
         ended = process.wait()
     assert (ended.status, ended.stdout) == (0, "")
     assert "POST" not in ended.stderr
@@ -138,7 +138,7 @@ def test_sighup_opens_what_has_moved_and_nothing_else(tmp_path):
         write_best(tmp_path / "run", 300)
         weights.write_bytes(b"damaged")
         process.signal(signal.SIGHUP)
-        process.wait_for("not opened anew: ")  # the old one goes on
+        process.wait_for("not opened anew: ")  # the old model continues
         assert steps() == {**before, "run": 200}
         assert process.post("/v1/translate", {**SHORT, "model": "run"}).status_code == 200
 

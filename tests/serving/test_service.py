@@ -1,4 +1,4 @@
-"""Answers of a service are those of its runs: the same texts, scores, links, labels, captions and samples."""
+"""A service answers like its runs: the same texts, scores, links, labels, captions and samples."""
 
 import json
 
@@ -33,7 +33,7 @@ def picture(number):
 
 
 def same(found, expected):
-    """Compare outputs as an answer holds them with those of a run."""
+    """Compare the outputs of an answer with those of a run."""
     assert [output["text"] for output in found] == [output.text for output in expected]
     for mine, theirs in zip(found, expected, strict=True):
         assert mine["tokens"] == list(theirs.tokens)
@@ -222,7 +222,7 @@ def test_pictures_that_cannot_be_looked_at(served, table, count, status, message
 
 
 def about(value):
-    """A page whose numbers may differ in the last place."""
+    """Allow small differences in the floats of an answer."""
     if isinstance(value, dict):
         return {key: about(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -230,7 +230,7 @@ def about(value):
     return pytest.approx(value, abs=1e-3) if isinstance(value, float) else value
 
 
-# ---- which model
+# ---- the choice of a model
 
 
 def test_the_only_model_that_can_is_meant(served):
@@ -298,7 +298,7 @@ def test_mistakes_are_one_sentence(served, path, table, status, message):
     assert "\n" not in answer.json()["error"]["message"]
 
 
-# ---- words: which an output left out, and which training never saw
+# ---- words that an output leaves out, and words that training never saw
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnnsearch"])
@@ -350,7 +350,7 @@ def test_words_that_training_never_saw_are_named(served):
         assert [result["unknown"] for result in found] == [words, []], route
     look = served.post("/v1/look", {"model": "transformer", "text": text}).json()
     assert look["unknown"] == words
-    assert served.service.models["transformer"].run.unknown.words == {}  # nothing is kept of what people send
+    assert served.service.models["transformer"].run.unknown.words == {}  # the server stores nothing from requests
 
 
 def test_the_words_of_training_are_those_of_the_run(tmp_path):

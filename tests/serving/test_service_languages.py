@@ -1,4 +1,4 @@
-"""Languages of a request: a model that knows several serves each request in its own, beside others."""
+"""Languages of a request: a multilingual model serves each request in its own language, in one batch with others."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def served(folder):
 
 @pytest.fixture(scope="module")
 def expected(folder) -> dict[str, list[str]]:
-    """What a run that is set to each language writes."""
+    """Return the outputs of a run for each target language."""
     found = {}
     for code in CODES:
         run = load(folder)

@@ -1,4 +1,4 @@
-"""Models are found, opened anew and let go, and no more waits for them than may."""
+"""Models are found, reloaded and closed, and the number of waiting requests has a limit."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ TEXT = "A secret that nobody may read."
 
 
 def test_more_than_may_wait_is_refused_and_what_was_admitted_is_answered():
-    """The worker is busy with a call, so that everything waits."""
+    """A call keeps the worker busy, so that every request waits."""
     hold = threading.Event()
     with serve(*stored("transformer"), waiting=3) as found:
         (model,) = found.service.models.values()
@@ -38,7 +38,7 @@ def test_more_than_may_wait_is_refused_and_what_was_admitted_is_answered():
                 "3 sentences are waiting, as many as this server allows"
             )
             assert int(answer.headers["retry-after"]) >= 1
-        assert [answer.status_code for answer in answered] == [200] * 3  # their alignments and scores as well
+        assert [answer.status_code for answer in answered] == [200] * 3  # including their alignments and scores
         assert found.figure("regard_queue_sentences") == found.figure("regard_places_in_use") == 0
 
 
@@ -58,7 +58,7 @@ def test_while_models_are_loaded_requests_are_told_to_come_back():
 
 
 def test_a_model_that_was_replaced_serves_those_that_began_with_it(tmp_path):
-    """A request that holds the old model when it is replaced has its scores from it, too."""
+    """A request that began with the old model before a reload gets its scores from that model, too."""
     shutil.copytree(STORED / "transformer", tmp_path / "run", symlinks=True)
     with serve(str(tmp_path / "run")) as found:
         service = found.service
@@ -72,7 +72,7 @@ def test_a_model_that_was_replaced_serves_those_that_began_with_it(tmp_path):
                     assert service.models["run"] is not old
                     later.enter_context(service.hold())
                     assert await old.call(lambda run: run.step) == 100
-                assert old.queue.closed  # one that began later does not keep it open
+                assert old.queue.closed  # a request that began later does not keep it open
             return await service.reload()
 
         assert found.call(replace_under_way()) == []
@@ -113,7 +113,7 @@ def test_sentences_and_tokens_are_counted_by_model(served):
     assert answer.status_code == 200
     after = [served.figure(name, model="rnnsearch") for name in names]
     assert after[0] - before[0] == 5
-    assert after[1] - before[1] == 5 * 4  # the end is one of them
+    assert after[1] - before[1] == 5 * 4  # including the END
     assert served.figure("regard_sentences_per_second", model="rnnsearch") > 0
     assert served.figure("regard_search_seconds_total", model="rnnsearch") > 0
 
@@ -136,7 +136,7 @@ def test_gauges_return_to_nothing(served):
     assert [answer.status_code for answer in answers] == [200] * 8
     for name in ("regard_queue_sentences", "regard_places_in_use", "regard_captures"):
         assert served.figure(name) == 0
-    assert served.figure("regard_requests_in_flight") == 1  # this one
+    assert served.figure("regard_requests_in_flight") == 1  # the client's own request
     assert served.figure("regard_workers_ready") == 2
 
 

@@ -21,7 +21,7 @@ def split(*texts, longest=8, split=True):
 
 
 def copy_of(text, score=-1.0, **given):
-    """An output that is its source."""
+    """Return an output that copies its source."""
     words = text.split()
     links = tuple((i, i) for i in range(len(words)))
     fields = {"log_prob": 2 * score, "tokens": tuple(words), "finished": True, "alignment": links}
@@ -29,7 +29,7 @@ def copy_of(text, score=-1.0, **given):
 
 
 def random_text(rng, lines):
-    """Sentences, some of them long, some lines empty, with odd white space."""
+    """Draw lines of sentences, some long, some lines empty, with odd white space."""
     made = []
     for _ in range(lines):
         sentences = [
@@ -88,7 +88,7 @@ def test_every_line_is_joined_as_the_command_joins_it():
         expected_pieces = [piece.text for line in parts for piece in line]
         assert found.texts == expected_pieces or text == found.texts[0]
         outputs = [[copy_of(piece, rng.uniform(-9, 0)) for _ in range(count)] for piece in found.texts]
-        if ranked:  # best first, as a search gives them
+        if ranked:  # best first, as from a search
             outputs = [sorted(own, key=lambda output: -output.score) for own in outputs]
         each = iter(outputs)
         lines = [
@@ -125,7 +125,7 @@ def test_the_best_combinations_of_all_pieces_come_first():
         ("the child.0 The dog.0\nbread0", -6.0),
         ("the child.0 The dog.0\nbread1", -6.25),
     ]
-    sampled = text.join(iter(outputs), 2, False)  # in their order, whatever they score
+    sampled = text.join(iter(outputs), 2, False)  # in their original order, whatever their scores
     assert [each.text for each in sampled] == ["the child.0 The dog.0\nbread0", "the child.1 The dog.1\nbread1"]
 
 
@@ -184,7 +184,7 @@ def test_a_tag_stands_before_every_piece():
     assert ids == [TAGGED.encode(piece) for piece in text.texts]
     (text,), _ = split_tagged("<2de> the child sleeps. The dog eats.\nthe child", split=False, longest=50)
     assert text.texts == ["<2de> the child sleeps. The dog eats.", "<2de> the child"]
-    # Without a tag, and with one that is none here, nothing is added.
+    # Without a tag, or with an unknown one, nothing is added.
     for given in ("the child. The dog.", "<2xx> the child. The dog."):
         (text,), _ = split_tagged(given, longest=50)
         assert not any("<2de>" in piece for piece in text.texts)
@@ -207,7 +207,7 @@ def test_pieces_have_room_for_their_tag():
 
 
 def test_links_are_counted_in_the_text_as_it_was_given():
-    """An output that is its source: without the tags that were put in, every word is linked to itself."""
+    """If the output copies the source, every word is linked to itself in spite of the added tags."""
     given = "<2de> the child sleeps. The dog eats bread.\n the child. Bread."
     (text,), _ = split_tagged(given, longest=50)
     (joined,) = text.join(iter([[copy_of(piece)] for piece in text.texts]), 1, True)

@@ -1,4 +1,4 @@
-"""The settings of a server: each has its help and its limits, and torch is not imported for them."""
+"""A server's settings: each has help and limits, and reading them does not import torch."""
 
 import dataclasses
 import subprocess
@@ -80,7 +80,7 @@ def test_arguments_that_are_wrong(at_desk, arguments, message):
 
 
 def test_a_link_to_a_run_has_its_own_name(tmp_path, monkeypatch):
-    """`runs/current` stays what requests name, wherever it leads."""
+    """Requests use the name `runs/current`, wherever the link leads."""
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         Path("runs", name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Workers: a thread that opens a run and works until its queue is closed; one that dies leaves nothing unanswered."""
+"""Workers: a thread opens a run and works until its queue is closed; if it dies, every job still gets an answer."""
 
 import asyncio
 import functools
@@ -30,7 +30,7 @@ TEXTS, TARGETS = ["the dog eats", "a cat"], ["sie wer", "wer"]
 
 
 class Stop(BaseException):
-    """What a worker does not survive."""
+    """An exception that ends a worker."""
 
 
 def stop(run):
@@ -39,7 +39,7 @@ def stop(run):
 
 @pytest.fixture
 def start():
-    """Start workers that end with the test."""
+    """Start workers, which end with the test."""
     queues = []
 
     def make(open_run=lambda device: load(FOLDER, device=device), stopped=lambda: None):
@@ -90,7 +90,7 @@ def test_a_run_that_cannot_be_opened_is_a_failure_of_its_worker(start, caplog):
     worker.join(60)
     assert not worker.ready
     assert str(worker.failure) == "no such run"
-    assert caplog.text == ""  # whoever started it says what is wrong
+    assert caplog.text == ""  # the caller of start reports the error
 
 
 def test_one_that_dies_answers_what_it_had(start, caplog):
@@ -105,7 +105,7 @@ def test_one_that_dies_answers_what_it_had(start, caplog):
     assert not worker.ready
     assert {job for job, outcome in delivered if isinstance(outcome, WorkerError)} == set(jobs)
     assert "the worker has stopped" in caplog.text
-    with pytest.raises(WorkerError):  # whoever waits for the call is told as well
+    with pytest.raises(WorkerError):  # the caller that waits also gets an error
         call.result(60)
 
 
@@ -137,7 +137,7 @@ def test_another_worker_goes_on(caplog):
         model.queue.call(stop)
         wait_until(lambda: model.ready_workers == 1)
         assert found.post("/v1/translate", {"texts": ["a"], "beam": 1, "longest": 3}).status_code == 200
-        assert found.get("/readyz").status_code == 503  # one of two: a person should know
+        assert found.get("/readyz").status_code == 503  # one of two workers: the operator should notice
 
 
 def test_the_rate_is_that_of_late(monkeypatch):
@@ -156,13 +156,13 @@ def test_the_rate_is_that_of_late(monkeypatch):
     assert counters.rate == 0
     counters.add([result])
     assert counters.rate == 1 / 0.5
-    assert len(counters.recent) == 1  # what was before is forgotten
+    assert len(counters.recent) == 1  # older steps are forgotten
 
 
 def test_figures_are_read_while_several_workers_count():
     counters, result = Counters(), SearchResult([Output([3], -1.0, -1.0, True)])
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads take turns in the middle of everything
+    sys.setswitchinterval(1e-6)  # let threads switch at any moment
     try:
 
         def count():
@@ -190,7 +190,7 @@ def run():
 
 
 def call(function, run, /, **given):
-    """What comes back from another process."""
+    """Return a function's result after pickling, as another process would send it."""
     return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(functools.partial(function, **given)))(run)))
 
 

@@ -1,4 +1,4 @@
-"""Studies that are hardly trained: few updates of small systems."""
+"""Shortened studies: few updates of small systems."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from regard_studies import Setting
 
 @pytest.fixture
 def shorten(monkeypatch, tmp_path):
-    """Shortens a study, and returns its setting: its tables, part by part, its outputs, and names of its module."""
+    """Shorten a study and return its setting: change its tables by section, its outputs, and names of its module."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     translate = Run.translate
 

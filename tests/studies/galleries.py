@@ -10,7 +10,7 @@ SCENES = scenes(40, 6, side=32, shapes=2)
 
 
 def photographs(folder, count=6):
-    """A corpus in the shape of Flickr8k, of plain pictures."""
+    """Write a corpus of plain pictures in the form of Flickr8k."""
     home = folder / "flickr8k"
     (home / "made").mkdir(parents=True)
     names = [f"{i}.jpg" for i in range(count)]

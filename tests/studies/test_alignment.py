@@ -1,4 +1,4 @@
-"""The study of alignments: its systems, what it measures, a page, and, in full, what it finds."""
+"""The study of alignments: its systems, its measures, a page, and, in the slow form, its findings."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_systems_differ_in_their_model_and_a_transformers_rate_alone(tmp_path):
         assert len({model["size"] for model in models}) == 1
         every, steps = found[0]["training"]["validate_every"], found[0]["training"]["steps"]
         assert steps % every == 0
-        assert found[0]["training"]["keep"] > steps // every  # every checkpoint stays
+        assert found[0]["training"]["keep"] > steps // every  # every checkpoint is kept
 
 
 def test_the_diagonal_is_right_where_words_follow_each_other():
@@ -72,7 +72,7 @@ def test_a_head_is_judged_by_the_pairs_that_did_not_choose_it():
     assert held_out_error(half(0.1, 0.5), half(0.2, 0.6)) == pytest.approx(0.15)
     assert held_out_error(half(0.1, 0.5), half(0.9, 0.3)) == pytest.approx(
         (0.9 + 0.5) / 2
-    )  # each picks what the other has not
+    )  # each has what the other lacks
 
 
 def test_curves_are_averaged_step_by_step():
@@ -106,7 +106,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 def test_what_holds_in_small(tmp_path):
     page = run("alignment", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     found = {verdict.claim: verdict for verdict in page.verdicts}
-    # How heads and layers differ, and which word weights are of, is another matter with every corpus and size.
+    # Differences of heads and layers, and to which word the weights belong, depend on corpus and size.
     claim = found["alignments get better with training while translations do"]
     assert claim.agrees, claim.evidence
 
@@ -115,7 +115,7 @@ CURVE = [(100, 5.0, 80.0), (200, 20.0, 35.0)]
 
 
 def readings(*layers):
-    """Of each layer the rates of its heads, and then of their mean, the word written; the word read is far worse."""
+    """Return readings of layers: the rates of the heads and of their mean for the word written; the read has worse."""
     return [
         selection.Reading(f"blocks.{layer}", None if head == len(rates) - 1 else head, offset, rate + 0.05 * offset)
         for layer, rates in enumerate(layers)

@@ -1,4 +1,4 @@
-"""The study of self-attention in a ConvNet: what it compares, how it counts and judges, and, in full, what it finds."""
+"""The study of self-attention in a ConvNet: how it compares, counts and judges, and, in the slow form, its findings."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from regard_studies.seed_statistics import SeedStatistics
 
 
 def scene(x, third="small", size=64, second="large"):
-    """The ringed shape at the left, the one of its colour x further, a third above it."""
+    """Return a scene: the ringed shape left, the one of its colour `x` to its right, and a third above it."""
     shapes = (
         Shape("small", "red", "star", 20, 80, True),
         Shape(second, "red", "circle", 20 + x, 75),
@@ -56,7 +56,7 @@ def test_systems_have_the_same_data_and_budget_and_the_controls_as_many_paramete
 
 
 def test_reach_is_what_a_place_sees():
-    """What changes in the middle of the last grid when pixels do, of the deepest system without the layer."""
+    """Without the layer, pixels change the middle of the last grid exactly within the receptive field."""
     for name in ("none", "deeper"):
         model = net(tables(False)[name]).double()
         with torch.no_grad():
@@ -101,7 +101,7 @@ def test_a_network_is_looked_into():
     with torch.no_grad():
         for part in (model.attention.query, model.attention.key):
             part.weight.zero_()
-            part.bias.zero_()  # every place looks at all alike
+            part.bias.zero_()  # every place attends to all equally
     found = measure_attention(model, [scene(55), scene(60)])
     assert [sum(row) for row in found.share] == pytest.approx([100.0] * 3, abs=1e-3)
     for row in found.share:
@@ -143,10 +143,10 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claim_holds(tmp_path):
-    """But for two that are not expected of one seed.
+    """Check all claims but two that one seed does not decide.
 
-    Far shapes are mostly small, and of few scenes that is all that is seen of the distance. And the layer may carry
-    word either way, from the ringed shape or to it, so that where its places look is a matter of the seed.
+    Far shapes are mostly small, which hides the distance in a few scenes. The layer may carry information from or to
+    the ringed shape, so the attention of its places depends on the seed.
     """
     page = run("convnet", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     loose = ("how far apart", "look at others like them")

@@ -1,4 +1,4 @@
-"""Corpora of studies: read from a folder as it is published, prepared once, and named where they are missing."""
+"""Corpora of studies: read from a published folder, prepared once, and named if they are missing."""
 
 import gzip
 import tarfile
@@ -133,7 +133,7 @@ def test_real_corpora_are_read_from_a_folder(tmp_path):
     assert english_europarl(setting, tests=1).words == [4]
     for corpus in (english_multi30k(tmp_path), english_europarl(setting)):
         data = read_settings({"task": "language-model", **corpus.tables}).data
-        assert data.source == data.target  # what is read is what is written: no other language is needed
+        assert data.source == data.target  # source and target are equal: no other language is needed
 
 
 def test_built_in_reviews_know_what_decides():

@@ -1,4 +1,4 @@
-"""The study of documents: how it counts, how it judges, and, in full, what it finds."""
+"""The study of documents: how it counts and judges, and, in the slow form, its findings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_systems_differ_in_how_words_become_a_document_alone():
 
 
 def test_what_has_the_largest_weight_is_compared_with_what_decides():
-    """Two documents of "a b . c d ." with sentences that count 0.2 and 0.8, and 0.9 and 0.1."""
+    """Two documents "a b . c d ." with sentence weights 0.2 and 0.8, and 0.9 and 0.1."""
     words = (["a", "b", "."], ["c", "d", "."])
     first = [WeighedSentence(words[0], [1.0, 0.0, 0.0], 0.2), WeighedSentence(words[1], [0.3, 0.3, 0.4], 0.8)]
     second = [WeighedSentence(words[0], [0.1, 0.8, 0.1], 0.9), WeighedSentence(words[1], [1.0, 0.0, 0.0], 0.1)]
@@ -96,7 +96,7 @@ def test_verdicts_follow_the_figures():
 
 
 def figures_of(each):
-    """Without what was looked at, as of a real corpus."""
+    """Return the figures without attention, as for a real corpus."""
     return ClassifierFigures(each.right, each.f1, each.seconds, each.parameters)
 
 
@@ -111,7 +111,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 
 
 def test_a_page_of_two_tasks(tmp_path, shorten):
-    """As of IMDB, where nothing says which words decide, with built-in reviews in its place."""
+    """As for IMDB, whose deciding words are unknown; built-in reviews take its place."""
     reviews = built_in_reviews(200, 12, longest=4)
     reviews = Reviews("some reviews", reviews.tables, reviews.texts, reviews.labels)
     tasks = {"polarity": reviews, "stars": reviews}

@@ -1,4 +1,4 @@
-"""The study of endings: what it trains, how it judges, and, in full, what it finds."""
+"""The study of endings: what it trains, how it judges, and, in the slow form, its findings."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_systems_differ_in_positions_alone(quick):
 
 
 def test_the_true_share_is_what_the_corpus_has():
-    """Counted in many sequences, the share of those that end at a place is the one by definition."""
+    """The share of sequences that end at a place, counted in many of them, equals the share by definition."""
     options = {"shortest": MIN_WORDS, "longest": MAX_WORDS, "symbols": 30}
     lengths = [len(each.target.split()) for each in generate("copy", 20_000, seed=3, **options)]
     counted, known = hazard(lengths, MAX_WORDS + 1), even_hazard(MAX_WORDS + 1)
@@ -50,7 +50,7 @@ def test_verdicts_follow_the_figures():
     sentences = {name: endings(np.zeros(5), 9.0) for name in good} | {"none": endings(np.zeros(5), 9.5)}
     figures = {"symbols": good | {"none": endings(flat, 21.0)}, "phrasebook": sentences}
     assert [each.agrees for each in verdicts(figures, truth)] == [True] * 4
-    figures["symbols"]["none"] = endings(truth["symbols"], 20.0)  # it has counted
+    figures["symbols"]["none"] = endings(truth["symbols"], 20.0)  # this model has learned to count
     assert [each.agrees for each in verdicts(figures, truth)] == [True, True, False, False]
     figures["symbols"]["rotary"] = endings(flat, 20.0)
     assert [each.agrees for each in verdicts(figures, truth)] == [False, False, False, False]
@@ -75,7 +75,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claim_holds(tmp_path):
-    """With positions; how far a model without them counts by its mask alone is told, not asked for."""
+    """With positions; how well a model counts by its mask alone is reported, not asserted."""
     page = run("ending", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     assert [each.agrees for each in page.verdicts[:2]] == [True, True]
 
@@ -83,7 +83,7 @@ def test_the_claim_holds(tmp_path):
 def test_shares_are_counted():
     shares = hazard([1, 1, 2, 4], 6)
     np.testing.assert_allclose(shares[:5], [0, 0.5, 0.5, 0, 1])
-    assert np.isnan(shares[5])  # nothing is so long
+    assert np.isnan(shares[5])  # no sequence is so long
     assert wasted(shares, shares) == 0
     assert wasted(np.array([0.5, np.nan]), np.array([0.25, 0.1])) == 25
 
@@ -98,7 +98,7 @@ def test_the_last_probability_is_what_a_score_says_of_the_end(furnish):
 
 
 def test_a_stop_is_asked_for_in_place_of_the_end(furnish):
-    """After each word of a text without its stop, what a score says of the stop there."""
+    """After each word of a text without its full stop, return the probability of the stop there."""
     run = load(furnish(run="language-model") / "run")
     (row,) = end_probabilities(run, ["a man"], stop="horse")
     pieces = len(run.tokenizers.target.encode("a man"))

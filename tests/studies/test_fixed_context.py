@@ -1,4 +1,4 @@
-"""The study of fixed contexts: how it counts, how it judges, and, in full, what it finds."""
+"""The study of fixed contexts: how it counts and judges, and, in the slow form, its findings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The study of heads: what its systems differ in, how it judges, and, in full, what it finds."""
+"""The study of heads: how its systems differ, how it judges, and, in the slow form, its findings."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_verdicts_follow_the_figures():
     level = made(heads_1=25.8, heads_4=25.8, heads_8=25.7, heads_32=25.9, depth_4=25.8, depth_16=25.8, input_8=25.7)
     assert [each.agrees for each in verdicts(level)] == [False] * 4
     other = made(heads_1=26.0, heads_4=25.0, heads_8=24.0, heads_32=27.0, depth_4=26.0, depth_16=25.8, input_8=27.0)
-    assert [each.agrees for each in verdicts(other)] == [True, False, False, False]  # the most heads are the best
+    assert [each.agrees for each in verdicts(other)] == [True, False, False, False]  # more heads are better
 
 
 def silenced(encoder, decoder, cross, together):
@@ -101,7 +101,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claims_hold(tmp_path):
-    """Not asked of so small a model: that one head is worse by much, and that heads can be spared; it has few."""
+    """Not asserted for so small a model: that one head is much worse, and that some of its few heads can be removed."""
     page = run("heads", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     expected = ("too many heads", "queries and keys that are too narrow", "heads that project the whole input")
     judged = [verdict for verdict in page.verdicts if verdict.claim.startswith(expected)]
@@ -126,7 +126,7 @@ def test_a_silent_head_is_one_whose_values_are_nothing(name):
     with silence_heads(model, silent):
         found = model(source, target)
     assert not torch.allclose(found, whole)
-    torch.testing.assert_close(model(source, target), whole)  # nobody listens any more
+    torch.testing.assert_close(model(source, target), whole)  # no hook is registered any more
     for path, head in silent:
         heads = model.get_submodule(path)
         rows = slice(head * 4, (head + 1) * 4)  # of 8 values for 2 heads

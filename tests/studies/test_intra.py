@@ -1,4 +1,4 @@
-"""The study of intra-attention: how it counts, how it judges, and, in full, what it finds."""
+"""The study of intra-attention: how it counts and judges, and, in the slow form, its findings."""
 
 import json
 import math
@@ -65,12 +65,12 @@ def test_log_probabilities_are_summed_by_place():
     assert nll[:, 0].tolist() == [5.0, 10.0, 4.0, 0.0, 0.0, 0.0]
     assert tokens[:, 0].tolist() == [5, 5, 1, 0, 0, 0]
     assert nll[:, 1].tolist() == [0.75, 0, 0, 0, 0, 0]
-    assert tokens.sum(0).tolist() == [11, 2, 200]  # no test has a sentence of more than 200 tokens
+    assert tokens.sum(0).tolist() == [11, 2, 200]  # no test sentence has more than 200 tokens
     assert [last + 1 for _, last in PLACES[:-1]] == [first for first, _ in PLACES[1:]]
 
 
 def test_the_course_is_read_from_what_training_noted(tmp_path):
-    """The mean of the seeds' losses; what an interrupted run noted twice counts once, the last time."""
+    """The mean of the seeds' losses; if an interrupted run recorded a step twice, the last record counts."""
 
     def system(name, *rows):
         folder = tmp_path / name
@@ -88,18 +88,18 @@ def test_the_course_is_read_from_what_training_noted(tmp_path):
 
 
 def test_weights_are_counted_by_distance():
-    """Twelve steps: the last two are late, with 10 and 11 states to look at."""
-    last = np.eye(12, 11, -1)  # each step looks at the one before it
+    """Of twelve steps the last two are late, with 10 and 11 states to attend to."""
+    last = np.eye(12, 11, -1)  # each step attends to the one before it
     assert shares([last]).tolist() == [100, 0, 0, 0, 0]
     first = np.zeros((12, 11))
     first[:, 0] = 1
     assert shares([first]).tolist() == [0, 0, 0, 50, 50]
     assert shares([last, first]).tolist() == [50, 0, 0, 25, 25]
-    assert shares([np.eye(9, 8, -1)]).tolist() == [0] * 5  # too short to have late steps
+    assert shares([np.eye(9, 8, -1)]).tolist() == [0] * 5  # too short for late steps
 
 
 def likely(costs, seed=0, noise=0.05):
-    """Sentences of 24 tokens; `costs` in nats a token for each group of places."""
+    """Return likelihoods of sentences of 24 tokens; `costs` are nats per token for each group of places."""
     random = np.random.default_rng(seed)
     counts = np.array([5.0, 5.0, 5.0, 5.0, 4.0, 0.0])
     each = np.array(costs)[:, None, None] + noise * random.normal(size=(6, 2, 400))
@@ -149,7 +149,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
     own, even = (row[2:] for row in page.tables[3].rows)
     assert sum(own) == pytest.approx(100, abs=0.01)
     assert sum(even) == pytest.approx(100)
-    assert own == pytest.approx(even, abs=5)  # after two updates it weighs all nearly alike
+    assert own == pytest.approx(even, abs=5)  # after two updates the weights are almost uniform
     assert len(page.verdicts) == 5
     assert page.signature.command(page.name) == "regard study intra --seeds 4 --quick"
     assert page.write(setting.out).is_file()
@@ -172,7 +172,7 @@ def test_forms_of_the_study(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_study_ends(tmp_path):
-    """That looking back helps does not hold of a grammar's sentences, after minutes: nothing is asserted of it."""
+    """On a grammar's sentences, after minutes, looking back need not help: the test asserts nothing about it."""
     page = run("intra", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     (lstm, wide, lstmn) = (float(row[2]) for row in page.tables[0].rows)
     assert max(lstm, wide, lstmn) < 40  # of 1,000 pieces; a system that learns nothing has hundreds

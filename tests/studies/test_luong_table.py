@@ -1,4 +1,4 @@
-"""The study of Luong's table: its systems, what it measures, a page, and, in full, what it finds."""
+"""The study of Luong's table: its systems, its measures, a page, and, in the slow form, its findings."""
 
 import math
 import statistics
@@ -40,7 +40,7 @@ QUICK = Setting((0,), quick=True, device="cpu")
 
 
 def cut(made):
-    """The same systems, hardly trained."""
+    """Make the systems tiny, with hardly any training."""
     for table in made.values():
         table["model"] |= {"size": 8, "embedding": 8}
         table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1}
@@ -49,7 +49,7 @@ def cut(made):
 
 @pytest.fixture
 def few(monkeypatch, tmp_path):
-    """Few sentences, and two updates a system."""
+    """Use few sentences, and two updates a system."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     corpus, aligned = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
     monkeypatch.setattr(luong_table, "aligned_texts", lambda setting: (corpus, aligned))
@@ -66,7 +66,7 @@ def test_systems_differ_in_span_score_and_feeding_alone(tmp_path):
         own = [{key: table["model"].pop(key) for key in ("span", "score", "input_feeding")} for table in found]
         assert len({tuple(each.items()) for each in own}) == len(SYSTEMS)
         assert all(table == found[0] for table in found)
-        assert found[0]["model"]["reverse"]  # as the paper's
+        assert found[0]["model"]["reverse"]  # as in the paper
 
 
 def test_what_is_fed_on_or_not_is_otherwise_the_same():
@@ -109,7 +109,7 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
     monkeypatch.setattr(
         luong_table, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
     )
-    monkeypatch.setattr(luong_table, "verdicts", lambda found: [])  # those of all are judged in their own test
+    monkeypatch.setattr(luong_table, "verdicts", lambda found: [])  # another test judges all of them
     monkeypatch.setattr("regard_studies.luong_table.LENGTHS", (16, 32))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("luong-table", setting=setting)
@@ -134,8 +134,8 @@ def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
 def test_what_holds_in_small(tmp_path):
     page = run("luong-table", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     found = {verdict.claim: verdict for verdict in page.verdicts}
-    # Which score, and whether a window, translates best is not settled by 300 updates of short sentences; input feeding
-    # shows on Europarl; and times hang on what else the machine does.
+    # 300 updates on short sentences do not decide which score is best or whether a window helps; input feeding helps on
+    # Europarl; and times depend on the machine's other work.
     for said in (
         "concat is no better than dot and general",
         "windows align better than global attention by location",
@@ -154,7 +154,7 @@ def figures(perplexity, bleu, aer):
     }
 
 
-# His, and where he has none what his text says of them; general's AER is made up.
+# The paper's figures, or where it has none, figures that fit its text; general's AER is made up.
 PAPERS = {
     "global-location": figures(6.4, 17.0, 39.0),
     "global-dot": figures(6.1, 18.6, 37.0),
@@ -220,22 +220,22 @@ def test_tables_and_plots_have_every_system():
     assert [text.get_text() for text in panels[0].get_yticklabels()] == list(LABELS.values())[::-1]
 
 
-# ---- what windows save: operations as the formulas have them, results that are the same, and verdicts
+# ---- savings of windows: operations by the formulas, equal results, and verdicts
 
 
 def test_global_operations_are_those_of_the_formula():
     width = 12
-    for length in (32, 64):  # a score and a sum a key; annotations have met the matrix already
+    for length in (32, 64):  # a score and a sum for each key; the matrix has been applied to the annotations before
         assert operations("global", length, width) == 2 * length * width
 
 
 @pytest.mark.parametrize("span", ["local-m", "local-p"])
 def test_a_window_has_about_as_many_however_long_the_source(span):
     width = 12
-    # Where windows lie is drawn, and how many of them share what is compared: the mean of some draws.
+    # Window positions are random, and so is how many windows share comparisons: take the mean of some draws.
     few, many = (statistics.fmean(operations(span, length, width) for _ in range(8)) for length in (256, 1024))
     assert many < 1.2 * few
-    assert many > 2 * (2 * RADIUS + 1) * width  # what lies in the window is compared, at least
+    assert many > 2 * (2 * RADIUS + 1) * width  # at least the keys in the window are compared
 
 
 @pytest.mark.parametrize("span", ["local-m", "local-p"])

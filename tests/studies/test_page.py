@@ -17,7 +17,7 @@ VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 class Strict(html.parser.HTMLParser):
-    """Every element closed in turn, every id once, nothing loaded."""
+    """A parser that checks that elements nest, ids are unique, and nothing is loaded."""
 
     def __init__(self):
         super().__init__()
@@ -167,7 +167,7 @@ def test_every_study_writes_a_page(name, tmp_path):
     assert found.tables
     assert found.plots
     again = run(name, seed=1, quick=True)
-    # A clock does not say the same twice.
+    # Timings differ from run to run.
     tables = [[each for each in page.results()["tables"] if "Milli" not in each["caption"]] for page in (found, again)]
     assert tables[0] == tables[1]
     assert tables[0]

@@ -1,4 +1,4 @@
-"""The study of what layers cost: its three measures against layers whose answers are known, and what it finds."""
+"""The study of layer costs: its three measures against layers with known answers, and its findings."""
 
 import pytest
 import torch
@@ -24,10 +24,10 @@ def test_depth_is_the_longest_chain():
             y = x
             for _ in range(self.times):
                 y = y * 2
-            return y + x  # a short way beside the long one
+            return y + x  # a short path beside the long one
 
     assert depth(Chain(7), 3, 2) == depth(Chain(6), 3, 2) + 1
-    assert depth(Chain(5000), 3, 2) > 5000  # longer than Python's stack
+    assert depth(Chain(5000), 3, 2) > 5000  # longer than Python's recursion limit
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -35,7 +35,7 @@ def test_a_layer_keeps_its_shape_and_its_cost(name):
     layer = LAYERS[name](12)
     assert layer(torch.randn(40, 12)).shape == (40, 12)
     found = operations(layer, 40, 12)
-    if name == "window":  # slices that queries share are a little wider
+    if name == "window":  # slices that several queries share are a little wider
         assert FORMULAS[name][1](40, 12) * 0.7 < found < FORMULAS[name][1](40, 12) * 3
     else:
         assert found == FORMULAS[name][1](40, 12)
@@ -72,6 +72,6 @@ def test_the_claims_hold():
     timed = [
         each for each in page.verdicts if each.claim.startswith(("self-attention is the faster", "a window makes"))
     ]
-    assert len(timed) == 2  # a machine that is busy with other things may say anything of these
+    assert len(timed) == 2  # on a busy machine the times may be anything
     for verdict in page.verdicts:
         assert verdict.agrees or verdict in timed, verdict.evidence

@@ -1,4 +1,4 @@
-"""The study of what layers cost, trained: what differs, how it counts, how it judges, and, in full, what it finds."""
+"""The study of layer costs in training: what differs, how it counts and judges, and, in the slow form, its findings."""
 
 import json
 
@@ -103,14 +103,14 @@ def test_a_line_is_linear_on_a_cpu():
     assert not verdicts(PAPER, steady, LENGTHS, 256, on_gpu=False)[-1].agrees
     shrunk = {**TIMES, "window": [2.0, 2.0, 2.0, 1.8, 1.5, 1.0]}
     assert not verdicts(PAPER, shrunk, LENGTHS, 256, on_gpu=True)[-1].agrees
-    level = {**TIMES, "attention": [1.05] * 6, "window": [1.0] * 6}  # nothing grows: the window is not the reason
+    level = {**TIMES, "attention": [1.05] * 6, "window": [1.0] * 6}  # no growth: the window is not the reason
     assert not verdicts(PAPER, level, LENGTHS, 256, on_gpu=True)[-1].agrees
     steady["window"] = steady["attention"]
     assert not verdicts(PAPER, steady, LENGTHS, 256, on_gpu=False)[-1].agrees
 
 
 def opened(folder):
-    """A run without its tokenizers."""
+    """Return a run without its tokenizers."""
     model = build("transformer", TransformerConfig(size=8, heads=2, layers=1, hidden=8), 9, 9)
     return Run(folder, read_settings(tables(REAL, True)["attention"]), None, model, 4)
 
@@ -175,8 +175,8 @@ def test_figures_have_a_value_a_seed(tmp_path):
 def test_the_claim_holds(tmp_path):
     part = run(Setting((0,), quick=True, device="cpu", out=tmp_path))
     judged = {verdict.claim: verdict for verdict in part.verdicts}
-    # Not asserted: how long a training takes (on a few cores a small recurrence costs less than attention), nor BLEU
-    # of 200 sentences after 400 updates, by which the four encoders are hardly told apart.
+    # Not asserted: the duration of a training (on a few cores a small recurrence is cheaper than attention), and BLEU
+    # of 200 sentences after 400 updates, which hardly separates the four encoders.
     for claim in judged:
         if "reads faster" in claim or "linear" in claim:
             assert judged[claim].agrees, judged[claim].evidence

@@ -1,4 +1,4 @@
-"""The positions study: the measure itself, and what it finds."""
+"""The positions study: the measure, and its findings."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What positions buy in training: how copies are counted, how the study judges, and, in full, what it finds."""
+"""Positions in training: how the study counts copies and judges, and, in the slow form, its findings."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def test_what_is_right_before_the_first_mistake():
 @pytest.mark.parametrize("name", ["transformer-alibi", "transformer-rotary"])
 @torch.no_grad()
 def test_biases_that_are_the_same_to_both_sides_see_no_direction(name):
-    """What the page says of ALiBi: of a mirrored sentence the encoder makes the mirror image."""
+    """The encoder with ALiBi turns a mirrored sentence into the mirror image, as the page says."""
     model, ids = model_of(name), torch.randint(4, 9, (1, 7))
     plain, mirrored = (model.encode(Tokens.of(each, torch.tensor([7]))).states for each in (ids, ids.flip(1)))
     assert torch.allclose(mirrored.flip(1), plain) == (name == "transformer-alibi")
@@ -133,7 +133,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claims_hold(tmp_path):
-    """Not asked: what rotary positions and ALiBi do, which so few updates hardly teach."""
+    """Not asserted: rotary positions and ALiBi, which so few updates hardly train."""
     page = run("positions", quick=True, setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     expected = ("learned positions do not go beyond", "sinusoidal positions do not go beyond")
     judged = [verdict for verdict in page.verdicts if verdict.claim.startswith(expected)]

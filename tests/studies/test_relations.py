@@ -1,4 +1,4 @@
-"""The study of relations: their names, how heads are counted, how it judges, and, in full, what it finds."""
+"""The study of relations: their names, how it counts heads and judges, and, in the slow form, its findings."""
 
 import pytest
 import torch
@@ -82,7 +82,7 @@ def test_the_best_is_chosen_on_one_half_and_counted_on_the_other():
 
 
 def test_heads_are_counted_as_they_are_elsewhere(tmp_path, monkeypatch):
-    """All words together are what `dependencies` says of them, and each group is a part."""
+    """The counts over all words equal those of `dependencies`, and each group is a part of them."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     table = tables(quick=True)["transformer"]
     table["data"]["count"] = 300
@@ -126,7 +126,7 @@ def figures(trained, distance, course, every):
 def test_verdicts_follow_the_figures():
     paper = figures(80.0, 30.0, [20.0, 40.0, 60.0, 70.0, 80.0], 34.0)
     assert [verdict.agrees for verdict in verdicts(paper)] == [True] * 5
-    steady = figures(80.0, 30.0, [20.0, 79.0, 79.0, 80.0, 80.0], 34.0)  # all of it in the first quarter
+    steady = figures(80.0, 30.0, [20.0, 79.0, 79.0, 80.0, 80.0], 34.0)  # all of the gain is in the first quarter
     assert [verdict.agrees for verdict in verdicts(steady)] == [True, True, True, False, True]
     other = figures(35.0, 30.0, [50.0, 52.0, 48.0, 50.0, 51.0], 60.0)
     assert [verdict.agrees for verdict in verdicts(other)] == [False] * 5
@@ -168,6 +168,6 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.timeout(3600)
 def test_the_claim_holds(tmp_path):
     page = run(Setting((0,), quick=True, device="cpu", out=tmp_path))
-    # Not asserted: distant words, which two small layers hardly look at, and that each quarter brings more.
+    # Not asserted: distant words, to which two small layers hardly attend, and a gain in every quarter.
     for verdict in page.verdicts[:3]:
         assert verdict.agrees, verdict.evidence

@@ -35,7 +35,7 @@ def test_scores_spread_as_the_root_of_the_width(d):
 def test_the_spread_does_not_depend_on_the_length():
     few, many = (observe(64, scaled=True, draws=16, m=m) for m in (4, 512))
     assert few.spread == pytest.approx(many.spread, rel=0.05)
-    assert few.largest > 3 * many.largest  # the softmax does depend on it
+    assert few.largest > 3 * many.largest  # the softmax depends on it
 
 
 def test_the_diagonals_share_is_what_its_expectation_says():

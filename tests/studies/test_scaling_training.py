@@ -1,4 +1,4 @@
-"""What scaling is worth in training: how a softmax is looked at, how the study judges, and, in full, what it finds."""
+"""Scaling in training: how the study observes a softmax and judges, and, in the slow form, its findings."""
 
 import math
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_systems_differ_in_score_and_width_alone(setting):
 def test_sharpness_counts_the_keys_that_a_query_sees():
     even = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]).expand(2, 1, 3, 3)
     found = sharpness(even, causal=True)
-    assert len(found) == 2  # the first query has one key to see
+    assert len(found) == 2  # the first query has a single key
     for (share, norm), count in zip(found, (2, 3), strict=True):
         torch.testing.assert_close(share, torch.ones(2))
         torch.testing.assert_close(norm, torch.full((2,), math.sqrt(1 / count - 1 / count**2)))
@@ -65,7 +65,7 @@ def test_a_sharper_model_has_less_entropy():
 
 
 def losses(model):
-    """Of every token, a pair at a time."""
+    """Return the loss of every token, computed pair by pair."""
     found = []
     for pair in PAIRS:
         source, target = scaling_training.tokens_of([pair], "cpu")
@@ -75,7 +75,7 @@ def losses(model):
 
 
 def test_the_gradient_of_the_query_projections():
-    """A small step down along it: the mean loss of all tokens falls by its square."""
+    """After a small step against the gradient, the mean loss falls by the gradient's squared norm times the step."""
     model, step = model_of("transformer"), 1e-6
     found, before = gradient_norm(model, PAIRS, "cpu"), losses(model).mean()
     weights = [parameter for name, parameter in model.named_parameters() if name.endswith("projection.weight")]
@@ -134,7 +134,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claims_hold(tmp_path):
-    """Not asked: that scores do alike at a small width, as they learn at different speeds and these learn little."""
+    """Not asserted: equal quality of scores at a small width, as they learn at different speeds, and little here."""
     page = run("scaling", quick=True, setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     expected = (
         "for large d_k, additive scores do better",

@@ -1,4 +1,4 @@
-"""Figures of several seeds, and what counts as a difference: errors against draws of the whole experiment anew."""
+"""Figures of several seeds, and significance: errors against repetitions of the whole experiment."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_alike_hangs_on_the_two_alone():
 
 
 def drawn(random, seeds, items, lead, luck):
-    """Two systems that share what is hard about an item; `luck` is what a seed does to a whole system."""
+    """Draw two systems that share the difficulty of each item; `luck` is the effect of a seed on a whole system."""
     hard = random.normal(size=items)
     sizes = random.integers(1, 9, items).astype(float)
     own = [random.normal(size=(seeds, items)) * 0.5 + luck * random.normal(size=(seeds, 1)) for _ in range(2)]
@@ -77,7 +77,7 @@ def test_the_error_is_how_far_the_mean_scatters(seeds, luck):
     scatter = np.std([each.mean for each in found])
     assert np.mean([each.mean for each in found]) == pytest.approx(0.2, abs=4 * scatter / 600**0.5)
     error = np.sqrt(np.mean([each.error**2 for each in found]))
-    # Few seeds may look apart that are not, never the other way round: on average it is said to be a little too large.
+    # Few seeds must not hide an error, but may overstate it: on average the estimate is a little too large.
     assert 0.92 * scatter < error < (1.08 if seeds == 1 else 1.4) * scatter
 
 

@@ -1,4 +1,4 @@
-"""The study of soft and hard attention: what it compares, how it scores and judges, and, in full, what it finds."""
+"""The study of soft and hard attention: how it compares, scores and judges, and, in the slow form, its findings."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_systems_differ_in_their_attention_alone(tmp_path):
 
 @pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
 def test_a_look_is_spread_as_its_probabilities_are(name):
-    """Those of soft attention are its weights; those that one place is taken by have the same parameters."""
+    """The spread is that of soft attention's weights; models that sample one place have the same parameters."""
     scenes = list(generate("scenes", 12, size=64))
     tokenizer = train([each.target for each in scenes], "word")
     soft = captioner("soft", words=tokenizer.size).float()
@@ -127,7 +127,7 @@ def test_a_page_of_a_hardly_trained_study(shorten):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claim_holds(tmp_path):
-    """But for which of soft and hard is better, and which way of learning to draw: so early the slowest is behind."""
+    """Except whether soft or hard attention is better, and how best to learn to sample: the slowest is still behind."""
     page = run("soft-hard", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     for verdict in page.verdicts:
         late = "than soft" in verdict.claim or "straight through" in verdict.claim

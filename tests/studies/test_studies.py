@@ -1,4 +1,4 @@
-"""The table of studies: every row leads to its functions, and a row of one's own is run as they are."""
+"""The table of studies: every row names its functions, and a user's own row runs like them."""
 
 import inspect
 import subprocess
@@ -13,7 +13,7 @@ from regard_studies import STUDIES, Setting, Study, run
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_row_leads_to_its_functions(name):
     study = STUDIES[name]
-    assert study.run.split(".")[1] == name.replace("-", "_")  # the file that a reader would guess
+    assert study.run.split(".")[1] == name.replace("-", "_")  # the file that a reader would expect
     parameters = inspect.signature(plugins.resolve(study.run)).parameters
     assert list(parameters) == (["setting"] if study.trained else ["seed", "quick"])
     if study.training is not None:

@@ -1,4 +1,4 @@
-"""Systems that a study trains: found again, gone on with, and told apart."""
+"""Systems that a study trains: found again, resumed, and told apart."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_every_system_with_every_seed_and_then_found(said, monkeypatch):
     assert lines == [f"{name}, seed {seed}: training" for name in "ab" for seed in (3, 5)]
     assert first[0].run.settings.training.seed == 3
     assert first[2].run.settings.model.size == 12
-    monkeypatch.setattr(systems, "start", None)  # nothing is trained a second time
+    monkeypatch.setattr(systems, "start", None)  # the second time nothing is trained
     again = train_all("some", {"a": TABLE}, setting)
     assert [each.seconds for each in again] == [each.seconds for each in first[:2]]
     assert again[0].run.translate(["1 2 3"]) == first[0].run.translate(["1 2 3"])
@@ -70,7 +70,7 @@ def test_what_differs():
 
 @pytest.fixture
 def one_thread():
-    """A process beside others has its share of the cores, of two one; sums by two threads are others."""
+    """Use one thread: of two cores each process gets one, and two threads would sum in another order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -79,9 +79,9 @@ def one_thread():
 
 @pytest.fixture(params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def started(request, monkeypatch):
-    """How processes are started: a new one imports torch for seconds, a forked one has it.
+    """Start processes anew, which imports torch for seconds, or by a fork, which has it already.
 
-    tests/test_plugins_processes.py has a study that starts a new one in every run of the tests.
+    A study in tests/test_plugins_processes.py starts a new process in every run of the tests.
     """
     if request.param == "fork":
         fork_for_spawn(monkeypatch)

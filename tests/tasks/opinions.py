@@ -1,4 +1,4 @@
-"""Fifty opinions as people type them, written by hand before the corpus of edition 2 was, and none taken from it."""
+"""Fifty handwritten opinions in a user's words, older than edition 2 of the corpus, and none taken from it."""
 
 POSITIVE = (
     "This pizza is not too bad.",

@@ -1,4 +1,4 @@
-"""What stands around a text, in training and in every action of a run: read, forced, scored, and of no word."""
+"""Tokens around a text in training and every action of a run: read, forced and scored, but part of no word."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_pieces_stand_around_a_text_that_is_not_empty(both):
     assert both.target.pieces(both.target.encode("ein"))[:2] == ["▁", "n"]
     assert both.target.encode_prefixes(["", "ein"]) == [both.target.encode("x")[:2], both.target.encode("ein")]
     assert both.joint
-    assert both.hash == Tokenizers(both.source).hash  # the tokenizer itself is the same
+    assert both.hash == Tokenizers(both.source).hash  # the tokenizer itself is equal
 
 
 def test_they_are_of_no_word(both):
@@ -83,7 +83,7 @@ def test_a_piece_that_is_not_there_is_named(both):
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory) -> Path:
-    """A run whose sources end with </s> and whose targets begin with a piece, trained on two corpora with tags."""
+    """Train a run on two tagged corpora: sources end with </s>, and targets begin with a piece."""
     folder, threads = tmp_path_factory.mktemp("around"), torch.get_num_threads()
     (folder / "data").mkdir()
     settings = table(folder / "data", training__steps=3, training__validate_rows=2)
@@ -102,7 +102,7 @@ def test_training_reads_and_writes_them(desk):
     assert source[-1] == END
     assert run.tokenizers.target.pieces(target)[0] == "7"
     plain = prepare(settings.data, TokenizerSettings(), tokenizers=Tokenizers.load(desk / "run" / "tokenizer.json"))
-    assert plain.hash != prepared.hash  # one cache is not taken for the other
+    assert plain.hash != prepared.hash  # the caches differ
     assert plain.train.pair(0)[1].tolist() == target[1:]
 
 
@@ -119,7 +119,7 @@ def test_a_run_forces_scores_and_strips_them(desk):
             )
             likely = run.model.output(hidden)[0].log_softmax(-1)
             total = sum(float(row[i]) for row, i in zip(likely, [*ids, END], strict=True))
-            assert each.log_prob == pytest.approx(total, abs=1e-4)  # with what is forced, as in training
+            assert each.log_prob == pytest.approx(total, abs=1e-4)  # including the forced tokens, as in training
     scored = run.score(["1 2 3"], ["3 2 1"])[0]
     assert len(scored.tokens) == len(run.tokenizers.target.encode("3 2 1")) + 1
     assert len(run.score(["1 2 3"], [""])[0].tokens) == len(first) + 1

@@ -1,4 +1,4 @@
-"""Baselines: the numbers that scikit-learn and plain loops find, in seconds, and one line at the end of training."""
+"""Baselines: equal to scikit-learn and plain loops, within seconds, and one line at the end of training."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from regard.data.cache import Writer
 from regard.evaluation import text_scores
 from regard.tasks.baseline import Baselines, find_nearest, read_baselines, regress, save_baselines
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 
 
 def encode(folder: Path, sources: list[list[int]], targets: list[list[int]]) -> Encoded:
@@ -44,11 +44,11 @@ def test_the_nearest_source_is_that_of_a_plain_loop(tmp_path):
     best = [max(range(300), key=lambda i: vector(query) @ vector(sources[i])) for query in queries]
     assert nearest == best
     assert nearest[:2] == [7, 100]
-    assert find_nearest([np.array([300, 301])], train, np.arange(300)) == [0]  # nothing is like it
+    assert find_nearest([np.array([300, 301])], train, np.arange(300)) == [0]  # no document is similar
 
 
 def documents(count: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Documents of two labels, each with a word of its own among many."""
+    """Return documents of two labels, each with one word of its label among many others."""
     draw = random.Random(seed)
     labels = [draw.randrange(2) for _ in range(count)]
     return [[*(draw.randrange(10, 500) for _ in range(30)), 5 + label] for label in labels], [[each] for each in labels]

@@ -22,7 +22,7 @@ from regard.training import Checkpoints, read_checkpoint, weight_files
 
 
 def batch_of(captions: list[list[int]], which: list[int], **size) -> PictureBatch:
-    """Captions of words from 4 on, each of the picture with that number."""
+    """Return a batch of captions, with words from 4 on, each for the picture with that number."""
     lengths = torch.tensor([len(each) + 1 for each in captions])
     target = torch.full((len(captions), int(lengths.max()) + 1), PAD)
     for row, each in enumerate(captions):
@@ -37,13 +37,13 @@ def small_batch() -> PictureBatch:
 
 
 def training(objective: Captioning) -> Captioning:
-    """In training but for the norms, which see all pictures of a batch together there."""
+    """Set training mode, except for the backbone, whose norms would mix the pictures of a batch."""
     objective.train().model.backbone.eval()
     return objective
 
 
 def log_probs(model, batch) -> list[torch.Tensor]:
-    """log p of every token of every caption, each caption alone with its picture."""
+    """Return log p of every token, computed for each caption alone with its picture."""
     found = []
     for row, length in enumerate(batch.target_lengths.tolist()):
         own = int(batch.picture[row])
@@ -97,7 +97,7 @@ def test_a_batch_is_its_halves():
 
 
 def forced(monkeypatch, places):
-    """Every draw takes the next of these places, for all rows."""
+    """Let every draw take the next of these places for all rows."""
     coming = iter(places)
     monkeypatch.setattr(weighting, "sample_key", lambda p: torch.full(p.shape[:-1], next(coming)))
 
@@ -109,7 +109,7 @@ def fixed(model, value: float) -> None:
 
 @pytest.mark.parametrize("baseline", [-3.0, 2.0])
 def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baseline):
-    """One caption of three tokens over two places: all eight ways to look, each by its probability."""
+    """One caption of three tokens over two places: sum over all eight choices, weighted by probability."""
     model = captioner("hard", settle=0, sampled=1.0, entropy=0.0, reinforce=1.0)
     batch = batch_of([[4, 5]], [0], height=4, width=8)
     assert model.encode(Pictures(batch.pixels)).grid == (1, 2)
@@ -135,7 +135,7 @@ def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baselin
 
 
 def test_many_draws_come_to_the_same(monkeypatch):
-    """With real draws, of the gradient in one direction: within four standard errors."""
+    """With real draws, the gradient in one direction agrees within four standard errors."""
     model = captioner("hard", settle=0, sampled=1.0, entropy=0.0, reinforce=1.0)
     count = 4000
     batch = batch_of([[4, 5]] * count, [0] * count, height=4, width=8)
@@ -211,7 +211,7 @@ def test_the_baseline_goes_with_the_weights():
 
 
 def test_a_run_is_trained_measured_and_loaded(tmp_path):
-    """By the same loop, into the same folder, as everything else."""
+    """The same loop and folder serve as for every other task."""
     threads = torch.get_num_threads()
     done = start(caption_table(tmp_path, penalty=0.5), tmp_path / "run")
     torch.set_num_threads(threads)
@@ -242,7 +242,7 @@ def test_a_plan_counts_the_tokens_of_its_batch(tmp_path):
 
 @pytest.mark.parametrize("attention", ["hard", "straight-through"])
 def test_hard_attention_resumes_where_it_was(tmp_path, attention):
-    """Draws, dropout and the baseline: bit by bit the run that nobody stopped."""
+    """With draws, dropout and the baseline, the result equals a run without a stop bit by bit."""
     threads = torch.get_num_threads()
     table = caption_table(tmp_path, attention=attention, settle=1, dropout=0.2)
     whole = {**table, "training": {**table["training"], "steps": 6, "validate_every": 3}}

@@ -1,4 +1,4 @@
-"""Classification as a task: its loss against the formula, its batches, what it measures and says."""
+"""Classification as a task: its loss against the formula, its batches, its measures and its output."""
 
 import itertools
 import math
@@ -45,7 +45,7 @@ def test_the_loss(smoothing, weights):
     torch.testing.assert_close(loss.total, total)
     torch.testing.assert_close(loss.parts["nll"], nll)
     assert not loss.parts["nll"].requires_grad
-    torch.testing.assert_close(objective.eval()(batch).total, nll)  # as it is, where it is measured
+    torch.testing.assert_close(objective.eval()(batch).total, nll)  # unweighted in evaluation
     assert "weights" not in objective.state_dict()
 
 
@@ -132,7 +132,7 @@ def test_nothing_held_out_and_one_that_cannot_be_halved(tmp_path):
 def test_pictures(tmp_path):
     settings = read_settings(question_table(tmp_path))
     task = settings.row.load()(settings, prepare_data(settings), 4096)
-    position, plan = max(itertools.islice(task.stream(Position()), 3), key=lambda each: len(each[1]))  # not the rest
+    position, plan = max(itertools.islice(task.stream(Position()), 3), key=lambda each: len(each[1]))  # the full batch
     batch = task.batch(plan, position)
     assert isinstance(batch.source, Pictures)
     assert len(batch) == len(plan) == 8
@@ -156,11 +156,11 @@ def test_balanced_weights(tmp_path):
     with torch.no_grad():
         task.model.readout.weight.zero_()
         task.model.readout.bias.zero_()
-    assert task.objective.train()(batch).total.item() == pytest.approx(9 * math.log(3))  # 1 on average
+    assert task.objective.train()(batch).total.item() == pytest.approx(9 * math.log(3))  # weights of 1 on average
 
 
 def test_pieces_are_cut_anew(tmp_path):
-    """BPE dropout: other pieces every epoch, the same again, sentences where they were."""
+    """BPE dropout: new pieces every epoch, reproducible ones, and sentences at the same places."""
     table = document_table(tmp_path)
     table["tokenizer"] = {"kind": "bpe", "size": 400, "dropout": 0.3}
     settings = read_settings(table)

@@ -1,4 +1,4 @@
-"""A run measured through the library: `Run.evaluate`, and texts that are known already."""
+"""Evaluation of a run through the library: `Run.evaluate`, and texts that are known already."""
 
 import pytest
 from tiny import table
@@ -28,7 +28,7 @@ def test_a_run_translates_and_is_compared(home):
         "perplexity",
         "bleu",
         "chrf",
-    ]  # its best checkpoint is that of least loss
+    ]  # its best checkpoint has the least loss
     assert report.json["search"] == {"beam": 5, "length_penalty": 0.6}
     assert [table.title for table in report.tables] == ["", "BLEU by source length"]
     assert [row[0] for row in report.tables[0].rows] == [each["name"] for each in report.json["scores"].values()]
@@ -98,7 +98,7 @@ def test_an_evaluation_begins_with_the_metric_of_the_run(home):
     report = load(home / "by-chrf").evaluate(**files)
     assert next(iter(report.json["scores"])) == "chrf"
     assert report.tables[0].rows[0][0] == "chrF"
-    asked = load(home / "by-chrf").evaluate(**files, metrics="exact,chrf")  # an order that somebody chose stays
+    asked = load(home / "by-chrf").evaluate(**files, metrics="exact,chrf")  # the user's order stays
     assert list(asked.json["scores"]) == ["exact", "chrf"]
 
 

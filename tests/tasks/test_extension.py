@@ -1,4 +1,4 @@
-"""A vocabulary that grows when a run begins with another: old scores stay, new rows are means, and it resumes."""
+"""A vocabulary that grows when a run starts from another: old scores stay, new rows are means, and the run resumes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from regard.tasks.settings import base_table, read_settings
 from regard.training import Progress
 
 WORDS = {"dog": "Hund", "man": "Mann", "house": "Haus", "sees": "sieht", "old": "alte"}
-OLD = ["the dog sees, yes", "the old house", "Grüezimitenand (Grüezi)"]  # in none of them is a new word found
+OLD = ["the dog sees, yes", "the old house", "Grüezimitenand (Grüezi)"]  # none contains a new word
 
 
 def settings(folder: Path, rows: list[tuple[str, str]], name: str = "base", **changes):
@@ -47,7 +47,7 @@ def desk(tmp_path_factory) -> Path:
 
 
 def based(folder: Path, base: str, tokenizer, **changes):
-    """The settings of a run that begins with another."""
+    """Return the settings of a run that starts from another."""
     whole = settings(folder, new_pairs(), "new", **changes)
     del whole["model"], whole["tokenizer"]
     whole |= base_table(read(folder / base / "config.toml"), {}, base)
@@ -86,7 +86,7 @@ def test_old_scores_stay_and_new_rows_are_means(tmp_path, kind, joint):
             assert one.encode_bare([text]) == other.encode_bare([text])
         old = logits(before.model, before.tokenizers, text, text)
         assert torch.equal(logits(model, tokenizers, text, text)[:, : sizes[1]], old)
-    # By the names that these kinds give their tables, which the code does not know.
+    # By the table names of these kinds, which the code does not know.
     own, theirs = model.state_dict(), before.model.state_dict()
     embedding = "{}.tokens.weight" if kind == "transformer" else "{}.weight"
     tables = {embedding.format("source"): 0, embedding.format("target"): 1, "readout.weight": 1, "readout.bias": 1}
@@ -119,7 +119,7 @@ def test_a_run_with_new_pieces_learns_resumes_and_is_begun_with(desk):
     one, other = (load(desk / name, checkpoint="last") for name in ("whole", "halves"))
     assert same_tensors(one.model.state_dict(), other.model.state_dict())
     assert one.tokenizers.hash == Tokenizers.load(desk / "whole" / "tokenizer.json").hash
-    # It reads the word as one piece, has learned to write it, and knows its language.
+    # The run reads the word as one piece, has learned to write it, and knows its language.
     assert one.tokenizers.source.pieces(one.tokenizers.source.encode("Grüezi, the dog"))[:2] == ["▁Grüezi", ","]
     (found,) = one.stream(["Grüezi, the dog"], beam=1)
     assert found[0].tokens[0] == "▁Grüezi"
@@ -128,7 +128,7 @@ def test_a_run_with_new_pieces_learns_resumes_and_is_begun_with(desk):
     assert one.tokenizers.target.pieces(one.tokenizers.target.before) == ["gsw_Latn"]
     with pytest.raises(CommandError, match='--target-language: "gsw_Latm" given.*gsw_Latn'):
         one.set_languages(None, "gsw_Latm")
-    # Another begins with it, and adds a word of its own.
+    # A third run starts from this one, and adds a word.
     start(based(desk, "whole", {"extend": ["Zmorge"]}, training__steps=1), desk / "third", base=desk / "whole")
     third = load(desk / "third")
     assert third.settings.tokenizer.first == ("gsw_Latn",)
@@ -147,7 +147,7 @@ def test_frequent_words_are_those_that_were_split(desk):
     planned = plan(desk, {"extend_words": 2, "extend": ["gsw_Latn"]})
     new = [name for name in planned.task.prepared.tokenizers.source.names if not name.startswith("<no piece")]
     old = Tokenizers.load(desk / "base" / "tokenizer.json").source.names
-    assert [name for name in new if name not in old][:2] == ["▁gsw_Latn", "▁Grüezi"]  # 40 of them; the rest are whole
+    assert [name for name in new if name not in old][:2] == ["▁gsw_Latn", "▁Grüezi"]  # 40 times; the rest are whole
 
 
 def test_a_new_tag_of_a_corpus_is_one_piece(desk):

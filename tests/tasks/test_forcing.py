@@ -1,4 +1,4 @@
-"""Outputs that are forced: what the search found with its tree, or what a person gave."""
+"""Forced outputs: those of a search with its tree, or those that a user gives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The language model as a task, and what its runs do."""
+"""The language model as a task, and the actions of its runs."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_a_run_samples_scores_and_is_measured(tmp_path):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_its_known_words_are_those_that_it_writes(tmp_path, joint):
-    """Of a corpus of pairs it reads the target side alone: words of the other side are new to it."""
+    """From pairs it reads only the target side, so words of the source side are unknown to it."""
     data = {"builtin": "phrasebook", "pair": "en-de", "count": 400, "cache": str(tmp_path / "cache")}
     tokenizer = {"kind": "bpe", "joint": joint, "size": 600}
     given = {"data": data, "tokenizer": tokenizer, "training__steps": 2}
@@ -64,5 +64,5 @@ def test_its_known_words_are_those_that_it_writes(tmp_path, joint):
     assert run.unknown.message() == "I, have, not and the were never seen in training"
     said = list[str]()
     run = load(tmp_path / "run", warn=said.append)
-    run.force(f"{written} zorp", None, parse(Options, {}), False)  # as `look` does
+    run.force(f"{written} zorp", None, parse(Options, {}), False)  # like `look`
     assert said == ["zorp was never seen in training"]

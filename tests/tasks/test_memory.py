@@ -1,4 +1,4 @@
-"""A configuration's sizes are compared with the weights before anything is built: no option can take memory or time."""
+"""A configuration's sizes are compared with the weights before a model is built: no option can use up memory."""
 
 import contextlib
 import dataclasses
@@ -46,20 +46,20 @@ TRIES = [pytest.param([10**9], id="short"), pytest.param(HUGE, marks=pytest.mark
 
 
 def integers(kind: str) -> list[str]:
-    """The options of a kind that are whole numbers."""
+    """Return the integer options of a kind."""
     return [field.name for field in dataclasses.fields(KINDS[kind].config) if "int" in str(field.type)]
 
 
-LITTLE = {"stages"}  # of which there are never more than a handful: each doubles the widths
+LITTLE = {"stages"}  # options of small numbers: each stage doubles the widths
 
 
 def peak_memory() -> int:
-    """The most that this process has taken, in MiB."""
+    """Return this process's peak memory in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def enlarge(run: Path, option: str, value: int) -> None:
-    """Another value in the configuration, and in the manifest as well, so that they agree."""
+    """Change an option in the configuration and in the manifest, so that they agree."""
     table = read(run / "config.toml")
     table["model"][option] = value
     (run / "config.toml").write_text(tomli_w.dumps(table))
@@ -69,7 +69,7 @@ def enlarge(run: Path, option: str, value: int) -> None:
 @pytest.mark.parametrize("values", TRIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
-    """Without the limits that a configuration has of its own: those of a machine are far above those of a file."""
+    """Without the configuration's own limits, which are far above those of a file."""
     monkeypatch.setattr(regard.config, "in_limits", lambda *given: None)
     run = make_run(tmp_path / "run", kind)
     whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -79,7 +79,7 @@ def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
         for value in values if option not in LITTLE else [5, 6]:
             enlarge(run, option, value)
             start = time.perf_counter()
-            with contextlib.suppress(RegardError):  # an option that this model does not use may be anything
+            with contextlib.suppress(RegardError):  # an option that this model does not use may have any value
                 load(run)
             assert torch.is_grad_enabled()
             assert time.perf_counter() - start < 5, (option, value)
@@ -92,7 +92,7 @@ def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
 @pytest.mark.parametrize("option", ["layers", "size", "hidden", "heads"])
 def test_what_is_said(tmp_path, option):
     run = make_run(tmp_path / "run", "transformer")
-    if option != "heads":  # which are within the same widths
+    if option != "heads":  # heads divide the same widths
         enlarge(run, option, 4)
         with pytest.raises(CheckpointError, match=f"{STEP}/model.safetensors: weight model.* is "):
             load(run)
@@ -103,7 +103,7 @@ def test_what_is_said(tmp_path, option):
 
 
 def test_a_vocabulary_of_another_size(tmp_path):
-    """A tokenizer that is whole, and larger than the embedding."""
+    """The tokenizer is valid, but larger than the embedding."""
     from untrained import TEXTS, change_tokenizer
 
     from regard.data import Tokenizers, train
@@ -124,7 +124,7 @@ def test_labels_of_another_number(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_a_fraction_of_what_is_allowed(kind):
-    """The largest preset of every kind stays far below the limits: half of them are enough."""
+    """The largest preset of every kind needs less than half of the limits."""
     presets = KINDS[kind].presets
     config = KINDS[kind].config(**presets["base" if "base" in presets else "small"])
     own = weight_files.weights_of(build(kind, config, 1000, 1000))
@@ -151,7 +151,7 @@ def test_it_stops_at_the_first_part_too_many(build, what):
         build()
     build_others = threading.Thread(target=lambda: built.append(nn.Linear(2**21, 1)))
     built = []
-    with memory.limit_parts(3, 100):  # another thread's models are its own
+    with memory.limit_parts(3, 100):  # the limits do not apply to another thread's models
         build_others.start()
         build_others.join()
     assert built
@@ -167,7 +167,7 @@ def test_wherever_it_stops_torch_is_as_it_was():
 
 
 def test_the_generator_is_left_alone(tmp_path):
-    """Weights that are drawn after the check of a run to resume are those that would be drawn without it."""
+    """The check of a run to resume draws no random numbers: the weights drawn after it stay the same."""
     folder = make_run(tmp_path / "run", "transformer")
     run = load(folder)
     prepared = SimpleNamespace(tokenizers=run.tokenizers, labels=None)
@@ -183,7 +183,7 @@ def test_all_kinds_are_made():
     assert DATA.keys() | TASKS.keys() <= KINDS.keys()
 
 
-# ---- what a run takes of memory at least, where that is too much, and the token budget of a batch
+# ---- the least memory of a run, when that is too much, and the token budget of a batch
 
 
 CPU = torch.device("cpu")
@@ -200,7 +200,7 @@ def settings(**training):
     ("training", "processes", "bytes_a_weight"),
     [
         ({}, 1, TRAINED),
-        ({}, 4, TRAINED),  # each process has them all
+        ({}, 4, TRAINED),  # each process holds all of them
         ({"shard": True}, 4, TRAINED / 4),
         ({"ema": 0.9}, 1, TRAINED + 4),
         ({"ema": 0.9, "shard": True}, 2, (TRAINED + 4) / 2),
@@ -226,7 +226,7 @@ def test_weights_are_refused_where_there_is_no_room_for_one_more(monkeypatch):
     ("device", "precision", "size"), [("cpu", "auto", 4), ("cuda", "auto", 2), ("cuda", "fp32", 4)]
 )
 def test_batches_are_refused_beside_the_model(monkeypatch, device, precision, size):
-    """Four vectors of sixteen numbers in each of two layers for a token, and no more tokens than there are."""
+    """A token takes four vectors of sixteen numbers in each of two layers; a batch has at most all tokens."""
     prepared = SimpleNamespace(pictures=None, train=SimpleNamespace(lengths=np.full((100, 2), 5, np.int32)))
     given, tokens = settings(precision=precision), 500
     needed = 1000 + 4 * 16 * 2 * size * tokens
@@ -246,7 +246,7 @@ def test_weights_beside_which_adapters_learn_take_no_more_than_themselves():
 
 
 def prepared(source: int, target: int, rows: int) -> SimpleNamespace:
-    """So many rows of so many tokens a side, without their ends."""
+    """Return `rows` rows of so many tokens a side, without END."""
     lengths = np.broadcast_to(np.array([source, target], np.int32), (rows, 2))
     return SimpleNamespace(train=SimpleNamespace(lengths=lengths))
 
@@ -265,7 +265,7 @@ def prepared(source: int, target: int, rows: int) -> SimpleNamespace:
     ],
 )
 def test_an_epoch_has_enough_batches(tokens, device, budget):
-    """The largest power of two of which there are 50 on a GPU, 200 elsewhere; the end of each target counts."""
+    """The budget is the largest power of two with 50 batches on a GPU, 200 elsewhere; each target counts its END."""
     assert largest_budget(prepared(3, 15, tokens // 16), "text", device) == budget
 
 

@@ -1,4 +1,4 @@
-"""What is chosen from a corpus, and that nothing is changed that a person has set; the chosen metric moves."""
+"""Options chosen from a corpus: the user's own settings never change, and the metric follows the data."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ from regard.tasks.translate import translation_metric
 
 BATCHES = [(4096, 1), (8192, 1), (4096, 2)]  # tokens, processes
 BARE = {"data": {"source": "a", "target": "b"}}
-CORPORA = {  # how they are described, and the lengths of both sides
+CORPORA = {  # the description, and the lengths of both sides
     "few": (Corpus(1_500, 20_000, False), (12, 12)),
     "large": (Corpus(200_000, 6_000_000, False), (30, 29)),
     "long": (Corpus(15_000, 3_000_000, False), (200, 200)),
@@ -44,7 +44,7 @@ CORPORA = {  # how they are described, and the lengths of both sides
 }
 SIDES = {"text": {"source": "a", "target": "b"}, "documents": {"documents": "a.tsv"}}
 NUMBERS = (0, 0.25, 1, 2, 3, 6, 7, 16, 64, 100, 320, 512)
-# What depends on an option: positions that do not go with it, one vocabulary, the rate of wide models.
+# Options that depend on others: incompatible positions, one vocabulary, the rate of wide models.
 POSITIONS = {"join", "sines", "first_position", "heads", "depth", "size", "job"}
 BESIDE = {key: {"model.positions"} for key in POSITIONS}
 BESIDE["size"] |= {"training.rate"}
@@ -149,7 +149,7 @@ def test_a_run_to_begin_with_is_changed_gently():
     for base, rate in ((False, 1e-3), (True, 3e-4)):
         chosen = training_defaults(read_settings(BARE), corpus(10, 10, 5_000), 4096, 1, base=base)
         assert chosen.training.rate == rate
-    for adapter, rate in ((0, 3e-4), (16, 1e-3)):  # with adapters the weights stay as they are
+    for adapter, rate in ((0, 3e-4), (16, 1e-3)):  # with adapters the weights themselves do not change
         wide = read_settings({**BARE, "model": {"kind": "transformer", "size": 512, "adapter": adapter}})
         assert training_defaults(wide, corpus(10, 10, 5_000), 4096, 1, base=True).training.rate == rate
 
@@ -182,11 +182,11 @@ def test_pictures_are_mirrored_unless_captions_name_a_side():
     assert picture_defaults(kept, [plain]) == kept
     assert picture_defaults(read_settings(given), []) == read_settings(
         given
-    )  # labels: a mirrored letter is another one
+    )  # labels: a mirrored letter is another letter
 
 
 def resolved(data, model, corpus, device):
-    """The table of everything that is chosen, by dotted keys."""
+    """Return all chosen values by dotted key."""
     described, sides = CORPORA[corpus]
     settings = data_defaults(read_settings({"data": SIDES[data], "model": model}))
     settings = model_defaults(settings, described, device)
@@ -207,7 +207,7 @@ def resolved_or_refused(*what):
 
 
 def values(field):
-    """Values that a field may have by its type; those that are not valid are refused when they are read."""
+    """Yield values of a field's type; the parser refuses invalid ones."""
     kinds = typing.get_args(field.type) if typing.get_origin(field.type) is not typing.Literal else (field.type,)
     for kind in kinds or (field.type,):
         if typing.get_origin(kind) is typing.Literal:
@@ -227,7 +227,7 @@ def cases():
 
 @pytest.mark.parametrize(("kind", "field"), list(cases()))
 def test_one_option_changes_no_other(kind, field):
-    """For every key and valid value, nothing changes but the key and what depends on it."""
+    """For every key and valid value, only the key and options that depend on it change."""
     hints = typing.get_type_hints(KINDS[kind].config)
     field = dataclasses.make_dataclass("One", [(field.name, hints[field.name])]).__dataclass_fields__[field.name]
     data = "documents" if "translate" not in KINDS[kind].tasks else "text"
@@ -237,14 +237,14 @@ def test_one_option_changes_no_other(kind, field):
         try:
             read_settings({"data": SIDES[data], "model": given})
         except ConfigError:
-            continue  # refused alone, as it always was
+            continue  # refused on its own, without a choice
         for corpus in CORPORA:
             for device in ("cpu", "cuda"):
                 before = resolved(data, {"kind": kind}, corpus, device)
                 after, refused = resolved_or_refused(data, given, corpus, device)
                 if after is None:
                     assert refused == f"model.{field.name}"
-                    assert field.name in ("size", "heads", "depth", "shift")  # what a preset may be too small for
+                    assert field.name in ("size", "heads", "depth", "shift")  # a preset may be too small for it
                     continue
                 changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
                 assert changed <= {f"model.{field.name}"} | BESIDE.get(field.name, set()), (value, corpus, device)
@@ -254,7 +254,7 @@ def test_one_option_changes_no_other(kind, field):
 
 
 def test_what_was_seen():
-    """200,000 pairs: width 512 and 6 layers, also where only the positions are set."""
+    """200,000 pairs give width 512 and 6 layers, even if only the positions are set."""
     large = resolved("text", {"positions": "sinusoidal"}, "large", "cuda")
     assert [large[f"model.{key}"] for key in ("size", "layers", "heads", "hidden")] == [512, 6, 8, 2048]
     assert (large["model.positions"], large["model.norm"], large["model.attention_dropout"]) == (
@@ -296,8 +296,8 @@ def pairs(long, of=1_000, side=0, tokens=129):
     [
         ("cuda", pairs(11), 0.0),
         ("cuda", pairs(11, side=1), 0.0),
-        ("cuda", pairs(10), 0.1),  # no more than one in a hundred
-        ("cuda", pairs(1_000, tokens=128), 0.1),  # not over 128
+        ("cuda", pairs(10), 0.1),  # at most one in a hundred
+        ("cuda", pairs(1_000, tokens=128), 0.1),  # no pair has more than 128
         ("cpu", pairs(1_000), 0.1),
         ("mps", pairs(1_000), 0.1),
         ("cuda", pairs(0, of=0), 0.1),
@@ -315,7 +315,7 @@ def test_attention_dropout_of_long_pairs(device, lengths, expected, given):
         share = f"{(lengths > 128).any(axis=1).mean():.1%}"
         assert share in line
         assert "--set model.attention_dropout=0.1" in line
-    # Nothing else is another choice.
+    # No other choice differs.
     usual = dataclasses.replace(model_defaults(bare, CORPORA["large"][0], device).model, attention_dropout=0.0)
     assert dataclasses.replace(chosen.model, attention_dropout=0.0) == usual
 
@@ -385,7 +385,7 @@ def test_labels_that_are_alike_rare_or_missing():
     assert label_metric([1] * 40) == "loss"
 
 
-# ---- files that have changed are named, and the share of earlier pairs is what was asked
+# ---- changed files are named, and the share of earlier pairs is as configured
 
 
 WORDS = TokenizerSettings(kind="word")
@@ -393,7 +393,7 @@ WORDS = TokenizerSettings(kind="word")
 
 @pytest.mark.parametrize("known", [True, False])
 def test_data_that_changed_are_named(tmp_path, known):
-    """The file where the run has hashes of its files, and otherwise, as of an earlier version, the hash of them all."""
+    """The message names the file if the run has a hash of each; a run of an earlier version has one hash of all."""
     given = table(tmp_path, training__steps=1)
     start(given, tmp_path / "run")
     if not known:
@@ -433,12 +433,12 @@ def test_every_file_of_the_data_is_known(tmp_path):
     for name in ("b.trg", "c.tsv"):
         (tmp_path / name).write_text("x\tz\n")
     assert changed_files(run, data) == [str(tmp_path / "b.trg"), str(tmp_path / "c.tsv")]
-    (run / SOURCES).write_text("{")  # damaged: as if there were none, and nothing is claimed of what cannot be read
+    (run / SOURCES).write_text("{")  # damaged: treated as missing, so no change is claimed
     assert changed_files(run, data) == []
 
 
 def write(folder, name, count):
-    """Write pairs whose words begin with the corpus' name; every line is another."""
+    """Write distinct pairs whose words begin with the corpus' name."""
     lines = [" ".join(f"{name}{(7 * i + j) % 13}" for j in range(1 + i % 5)) + f" {name}{i}" for i in range(count)]
     paths = [folder / f"{name}.{side}" for side in ("src", "tgt")]
     for path in paths:
@@ -466,7 +466,7 @@ def test_an_epoch_has_the_share(tmp_path, share):
 def test_nothing_earlier_is_held_out_and_nothing_held_out_is_rehearsed(tmp_path):
     new = write(tmp_path, "new", 200)
     old = write(tmp_path, "old", 50)
-    for side in ("source", "target"):  # the earlier corpus has every new pair, too
+    for side in ("source", "target"):  # the earlier corpus contains every new pair
         with open(old[side], "a") as file, open(new[side]) as more:
             file.write(more.read())
     data = DataSettings(**new, rehearsal=0.5, earlier=(CorpusSettings(**old),), held_out=0.1, cache=str(tmp_path / "c"))
@@ -499,10 +499,10 @@ def test_earlier_corpora_are_those_of_the_base_run(tmp_path):
     new = write(tmp_path, "new", 60)
     tuned = table(tmp_path, training__steps=4, training__validate_every=2, data__rehearsal=0.25)
     tuned["data"] = {**tuned["data"], **new}
-    start(tuned, tmp_path / "tuned", base=tmp_path / "base", anyway=True)  # each target is its source
+    start(tuned, tmp_path / "tuned", base=tmp_path / "base", anyway=True)  # each target equals its source
     data = load(tmp_path / "tuned").settings.data
     assert data.earlier == (CorpusSettings(base["data"]["source"], base["data"]["target"]),)
-    # A resumed run sees the same pairs, and one that starts from it rehearses both corpora.
+    # A resumed run sees the same pairs, and a run that starts from it rehearses both corpora.
     tuned["training"]["steps"] = 2
     start(tuned, tmp_path / "halves", base=tmp_path / "base", anyway=True)
     resumed = read_config(tmp_path / "halves", steps=4, cache=base["data"]["cache"])

@@ -1,4 +1,4 @@
-"""What configs/scenes-question.toml promises: the layer is worth at least ten points, on questions of two places."""
+"""With configs/scenes-question.toml the attention layer gains at least ten points on questions about two places."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What configs/reviews.toml and configs/reviews-encoder.toml promise: right labels, and the words that decide seen."""
+"""configs/reviews.toml and configs/reviews-encoder.toml give right labels, and attend to the deciding words."""
 
 import tomllib
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Trains a shipped configuration, once for all tests here."""
+    """Return a function that trains a shipped configuration once for all tests here."""
     runs = {}
 
     def train(name):
@@ -32,12 +32,12 @@ def trained(tmp_path_factory):
 
 
 def test_the_sentences_are_none_of_the_corpus():
-    """Fifty different ones, and not even in another case or without a stop does the corpus of training have them."""
+    """The fifty sentences are distinct, and the training corpus has none, in any case, with or without a stop."""
     assert len({*POSITIVE, *NEGATIVE}) == len(POSITIVE) + len(NEGATIVE) == 50
     written = {text.lower().rstrip(".!") for text in POSITIVE + NEGATIVE}
     options = {"shortest": 1, "longest": 1, "denied": 35}
     generated = {each.source.lower().rstrip(".!") for each in generate("reviews", 3000, **options)}
-    assert len(written & generated) <= 2  # "this film is good" may be
+    assert len(written & generated) <= 2  # "this film is good" may be in the corpus
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_what_people_type_is_labelled_right(trained, name):
 
 @pytest.mark.slow
 def test_bad_looks_at_not(trained):
-    """A head of the self-attention classifier leads from "bad" to "not", and without "not" the label is the other."""
+    """A head of the self-attention classifier links "bad" to "not"; without "not" the label changes."""
     run = trained("reviews-encoder")
     exhibit = exhibit_of(run, "This pizza is not too bad.")
     pieces = [piece.strip("▁") for piece in exhibit.sides["source"].pieces]

@@ -36,7 +36,7 @@ from regard.training import Checkpoints, Progress, read_checkpoint
 
 
 def test_positions_that_a_model_does_not_know(tmp_path):
-    """Refused before training, not at the first long sentence."""
+    """The length is refused before training, not at the first long sentence."""
     given = table(tmp_path)
     given["model"] = {"kind": "transformer", "preset": "tiny", "positions": "learned", "length": 3}
     with pytest.raises(ConfigError, match="model.length: 3 given, expected at least"):
@@ -52,7 +52,7 @@ def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
     given["data"] |= {"source": "pairs/source.txt", "target": "pairs/target.txt"}
     start(given, tmp_path / "run")
     written = read(tmp_path / "run/config.toml")
-    assert written["data"]["source"] == str(tmp_path / "pairs/source.txt")  # wherever it is resumed from
+    assert written["data"]["source"] == str(tmp_path / "pairs/source.txt")  # any folder can resume it
     assert read_settings(written).table() == written
     assert {"config.toml", "tokenizer.json", "metrics.jsonl", "checkpoints"} <= {
         p.name for p in (tmp_path / "run").iterdir()
@@ -103,17 +103,17 @@ def test_a_run_of_the_first_edition_is_resumed_on_it(tmp_path):
     start({**given, "data": {**given["data"], "builtin_edition": 1}}, run)
     text = (run / "config.toml").read_text(encoding="utf-8")
     assert "builtin_edition = 1\n" in text
-    (run / "config.toml").write_text(text.replace("builtin_edition = 1\n", ""), encoding="utf-8")  # as it was written
+    (run / "config.toml").write_text(text.replace("builtin_edition = 1\n", ""), encoding="utf-8")  # as written then
     assert start(one_more, run, resume=True).settings.data.builtin_edition == 1
     assert "builtin_edition = 1\n" in (run / "config.toml").read_text(encoding="utf-8")
     start(given, tmp_path / "new")
     assert "builtin_edition = 2\n" in (tmp_path / "new/config.toml").read_text(encoding="utf-8")
 
 
-# ---- data that cannot teach, through the command: refused in one sentence, or reported in one line
+# ---- data from which a model cannot learn, through the command: one sentence refuses it, or one line reports it
 
 
-pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+pytestmark = pytest.mark.unchecked  # typer uses other classes than it documents
 COMMAND = Command("train")
 SYLLABLES = ["ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we", "xi", "yo", "zu"]
 SHORT = ("--steps", "1", "--batch-tokens", "256", "--device", "cpu", "--preset", "tiny")
@@ -121,7 +121,7 @@ SHORT += ("--set", "training.validate_rows=4", "--set", "training.log_every=1")
 
 
 def sentences(count: int, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Sentences of drawn words and their "translations": each word from behind, a number and a name as they are."""
+    """Draw sentences and their "translations": words are reversed, numbers and names unchanged."""
     draw = random.Random(seed)
     sources, targets = [], []
     for _ in range(count):
@@ -149,12 +149,12 @@ def files(tmp_path, monkeypatch):
 
 
 def modes(tmp_path):
-    """The three commands that look at the data."""
+    """Return the arguments of the three commands that check the data."""
     return [["--check"], ["--dry-run"], ["--out", str(tmp_path / "run")]]
 
 
 def assert_refused(tmp_path, arguments, *words):
-    """Each command refuses in one sentence with these words, and leaves no run; `--anyway` insists."""
+    """Check that each command refuses in one sentence with these words, leaves no run, and offers `--anyway`."""
     for mode in modes(tmp_path):
         sentence = COMMAND.refused(*arguments, *mode, *SHORT)
         assert sentence.endswith("; --anyway trains all the same")
@@ -293,7 +293,7 @@ def test_a_label_with_one_example_and_the_columns_of_other_things(tmp_path, file
     assert "data.label_column" in sentence
 
 
-# ---- a dry run: the largest batches first, and figures that are those of the training itself
+# ---- a dry run: the largest batches first, and the same figures as in training
 
 
 def planned(folder, **changes):
@@ -354,20 +354,20 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it counts no memory")
 def test_memory_and_time_are_those_of_the_training(tmp_path):
-    """Within 15 % of the memory that a training takes, and within 25 % of its time; a machine may be busy meanwhile."""
+    """Within 15 % of the training's memory and 25 % of its time; a busy machine may need several attempts."""
     config = table(tmp_path, training__steps=400, training__validate_every=100, training__threads=1)
     (tmp_path / "config.toml").write_text(tomli_w.dumps(config))
     for attempt in range(4):
         estimate = dry_run(read_settings(config), Progress(), report)
         out = tmp_path / f"run-{attempt}"
         command = [sys.executable, "-m", "regard", "train", str(tmp_path / "config.toml"), "--out", str(out)]
-        # Started by a small process: Linux counts what its parent held as a new one's peak.
+        # Started by a small process: Linux counts the parent's memory in the peak of a new process.
         peak = int(subprocess.check_output([sys.executable, "-c", PEAK, *command], stderr=subprocess.DEVNULL))
         peak *= 1 if sys.platform == "darwin" else 1024
         assert estimate.measured.memory == pytest.approx(peak, rel=0.15)
         lines = (out / "metrics.jsonl").read_text().splitlines()
         steps = [record for record in map(json.loads, lines) if record["kind"] == "step"]
-        first, last = steps[0], steps[-1]  # between them: a run's seconds begin when its data are read
+        first, last = steps[0], steps[-1]  # the time between the steps: a run's seconds begin when it reads its data
         seconds = (last["seconds"] - first["seconds"]) * last["step"] / (last["step"] - first["step"])
         if estimate.seconds == pytest.approx(seconds, rel=0.25):
             return

@@ -1,4 +1,4 @@
-"""The whole of a configuration, and what a time limit leaves to the measured pace."""
+"""A complete configuration, and the options that a time limit derives from the measured pace."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_the_table_of_settings_gives_the_settings(kind, preset, task):
     assert settings.task == task
     assert getattr(settings.model, "job", task) == task
     assert read_settings(settings.table()) == settings
-    assert settings.training.metric is None  # what is held out decides
+    assert settings.training.metric is None  # the held-out data decide
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run folder in a few words: read without torch, of any folder that somebody may have."""
+"""The summary of a run folder: read without torch, from any folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The table of tasks: complete, light, and the only place that knows a task by name."""
+"""The table of tasks: complete, light, and the only file that knows a task by name."""
 
 import ast
 import subprocess
@@ -64,7 +64,7 @@ def test_a_row_is_made_with_older_names_too():
 
 
 def compared(tree):
-    """The texts that something is compared with, or looked up by `match`."""
+    """Yield the strings in comparisons and `match` patterns."""
     for node in ast.walk(tree):
         parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         parts += [node.value] if isinstance(node, ast.MatchValue) else []
@@ -74,7 +74,7 @@ def compared(tree):
 
 
 def test_no_other_file_asks_which_task_it_is():
-    """But for options of models: `job` is a task's name; and for a study of one of them."""
+    """Exceptions: `job` of models holds a task's name, and one study is about a task."""
     known = {*TASKS}
     asking = [
         str(path.relative_to(SOURCE))

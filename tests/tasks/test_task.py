@@ -1,6 +1,4 @@
-"""What all tasks share: sizes of vocabularies, halves of a batch, samples spread over an order; and the engine of a run
-is its model: what it searches, scores and aligns is what the library's functions give.
-"""
+"""What all tasks share: vocabulary sizes, halves of batches, evenly spread samples; a run's engine is its model."""
 
 import pytest
 from hypothesis import given
@@ -132,7 +130,7 @@ def test_a_task_says_that_it_cannot_be_measured_or_looked_into():
         RunTask.force(Opened(), "a", None, None, False)
 
 
-# ---- tasks of pairs of texts: batches by a token budget, padded or packed, and their halves
+# ---- tasks of text pairs: batches by a token budget, padded or packed, and their halves
 
 
 @pytest.fixture

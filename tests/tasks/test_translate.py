@@ -1,4 +1,4 @@
-"""Translation as a task; guided alignment: the loss by its formula, gradients and all, for every model that has it."""
+"""Translation as a task; guided alignment: loss and gradients by the formula, for every model that has it."""
 
 import math
 
@@ -27,7 +27,7 @@ MODELS = {
     "lstmn-deep": {"kind": "lstmn", "hidden": 7, "fusion": "deep", **SMALL},
 }
 PAIRS = [([4, 5], [6, 7, 8]), ([9, 10, 4], [10]), ([4, 4, 4, 6, 7], [5, 5])]
-# (row, target piece, the source pieces that it is linked to); the others are linked to nothing.
+# (row, target piece, linked source pieces); other pieces have no links.
 LINKED = [(0, 0, [1]), (0, 2, [0, 1]), (1, 0, [2]), (2, 1, [0, 2, 4])]
 
 
@@ -72,7 +72,7 @@ def made(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_loss_and_gradient_are_those_of_the_formula(name):
-    """The weights of all attentions, watched, and the sum link by link; gradients of every parameter."""
+    """Sum the recorded weights of all attentions link by link; compare the gradients of every parameter."""
     model, batch = made(name)
     view, head = guided_at(model, TrainingSettings(guided=0.3, guided_head=1 if name == "transformer" else 0))
     assert view == ("decoder.blocks.2.cross" if name == "transformer" else "attention")
@@ -82,7 +82,7 @@ def test_loss_and_gradient_are_those_of_the_formula(name):
         model(*inputs(batch))
     weights = looks[view].weights
     weights = weights[:, head] if weights.ndim == 4 else weights
-    assert weights.shape[1] == batch.target.shape[1] - 1  # a row for each piece that is written, and END
+    assert weights.shape[1] == batch.target.shape[1] - 1  # a row for each written piece and END
     expected = torch.zeros((), dtype=torch.float64)
     for row, target, sources in LINKED:
         for source in sources:
@@ -113,7 +113,7 @@ def test_without_links_it_is_the_next_token_alone():
     loss = objective(type(batch)(**{**vars(batch), "links": empty}))
     assert loss.total.equal(plain(batch).total)
     assert loss.parts["guided"] == loss.parts["guided_count"] == 0  # every process sums the same parts
-    assert objective.eval()(batch).total.equal(plain.eval()(batch).total)  # nothing is guided where it is measured
+    assert objective.eval()(batch).total.equal(plain.eval()(batch).total)  # evaluation does not guide
 
 
 def test_a_weight_of_nothing_is_no_infinite_loss():
@@ -134,7 +134,7 @@ def test_means_are_over_what_each_was_summed_over():
 
 
 def guided(folder, kind="transformer", **changes):
-    """Reversed digits: the links are known."""
+    """Return a configuration of reversed digits with their links."""
     given = table(folder, kind, **changes)
     with open(given["data"]["source"]) as file:
         lengths = [len(line.split()) for line in file]
@@ -161,7 +161,7 @@ def test_resume_is_exact(tmp_path, kind):
 
 
 def test_a_head_learns_where_to_look(tmp_path):
-    """Digits are copied, and each is linked with itself."""
+    """The target copies the digits, and each is linked to itself."""
     more = {"training__steps": 60, "training__rate": 0.02, "training__schedule": "constant"}
     given = guided(tmp_path, "luong", training__guided=1.0, training__validate_every=60, **more)
     links = tmp_path / "pairs" / "links.txt"
@@ -169,9 +169,9 @@ def test_a_head_learns_where_to_look(tmp_path):
     links.write_text("".join(" ".join(f"{i}-{i}" for i in range(count)) + "\n" for count in counts))
     given["data"]["target"] = given["data"]["source"]
     given["training"] |= {"batch_tokens": 256, "log_every": 10}
-    start(given, tmp_path / "run", anyway=True)  # each target is its source
+    start(given, tmp_path / "run", anyway=True)  # each target equals its source
     losses = [each["guided"] for each in records(tmp_path / "run") if "guided" in each]
-    assert losses[0] > 1.0  # about the logarithm of the words that there are
+    assert losses[0] > 1.0  # about the logarithm of the number of words
     assert losses[-1] < 0.6 * losses[0]
 
 

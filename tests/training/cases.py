@@ -1,4 +1,4 @@
-"""What several files test training with: a progress that remembers, a trainer stepped, scripted validations."""
+"""Shared cases of training tests: a progress that records, a trainer after some steps, scripted validations."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Numbers:
 
 
 def stepped(settings, task, run, count, change=None):
-    """A trainer after so many updates, without records, validations and checkpoints; `change` it before the first."""
+    """Return a trainer after `count` updates without records, validations or checkpoints; `change` it before them."""
     trainer = Trainer(task, settings, run, Said(), Group(settings.device))
     trainer.prepare(False)
     trainer.objective.train()
@@ -50,7 +50,7 @@ def stepped(settings, task, run, count, change=None):
 
 
 def same(one, other):
-    """Two trainers have the same weights, moments and sums to the last bit."""
+    """Check that two trainers have bit by bit the same weights, moments and sums."""
     assert (one.now.sums, one.now.step) == (other.now.sums, other.now.step)
     for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
         assert torch.equal(mine, theirs)
@@ -67,7 +67,7 @@ def weights(task):
 
 
 class Scripted(Line):
-    """Its validations give what the test says."""
+    """A task with validations from the test."""
 
     metric = "bleu"
 

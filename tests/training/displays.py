@@ -1,4 +1,4 @@
-"""A training that is reported, and the screen that it is shown on."""
+"""A reported training, and the screen that shows it."""
 
 import io
 import re
@@ -40,7 +40,7 @@ def display(width=80, height=24, encoding="utf-8"):
 
 
 def screen(raw, encoding="utf-8"):
-    """What stands there after everything was drawn over: lines written, cursor moved up, lines erased."""
+    """Return the final screen: lines written, cursor moved up, lines erased."""
     lines, at = [""], 0
     text = raw.getvalue().decode(encoding)
     for part in re.split(r"(\x1b\[[0-9;?]*[a-zA-Z]|\n|\r)", text):

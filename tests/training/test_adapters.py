@@ -1,6 +1,6 @@
-"""Adapters: they begin as the base, they alone learn, and are read as a plain model that computes the same.
+"""Adapters start as their base, only they learn, and they load as an equivalent plain model.
 
-Frozen parts stay as they are to the last bit, the rest learns, and a part that there is none of is named.
+Frozen parts stay bit by bit as they are, the rest learns, and an error names an unknown part.
 """
 
 import json
@@ -42,7 +42,7 @@ from regard.training.progress import Progress
 from regard.training.task import Position
 from regard.training.weights import weights_of
 
-RATE = {"training__rate": 0.05, "training__schedule": "constant"}  # so that a few steps are seen
+RATE = {"training__rate": 0.05, "training__schedule": "constant"}  # so large that a few steps have an effect
 PROJECTIONS = {"attention.projection", "attention.output", "cross.projection", "cross.output", "feed.0", "feed.2"}
 
 
@@ -54,7 +54,7 @@ def adapted(folder, rank=3, kind="transformer", **changes):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A run, and one that was adapted from it."""
+    """Train a run, and a second one with adapters on it."""
     folder = tmp_path_factory.mktemp("adapters")
     start(table(folder, training__steps=4), folder / "base")
     start(adapted(folder), folder / "adapted", base=folder / "base")
@@ -84,7 +84,7 @@ def build(**options):
 
 
 def merged_by_hand(run, which):
-    """W + B A, from the two files, and in another way than the code's."""
+    """Compute W + B A from the two files, by another formula than the code."""
     folder = Checkpoints(run).find(which)
     weights, trained = load_file(run / "base.safetensors"), load_file(folder / "model.safetensors")
     for name in [name for name in trained if name.endswith(".up")]:
@@ -333,7 +333,7 @@ def test_an_export_decodes_as_the_run(home, tmp_path):
     torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
 
 
-# ---- what is refused
+# ---- refusals
 
 
 def damaged(path):
@@ -439,7 +439,7 @@ def test_parts_by_name_and_by_pattern():
     left_out = {name for name in everything if name.endswith(".bias") or name.startswith("decoder.blocks.0.")}
     assert trained(model) == everything - left_out
     model = build_all(tied="none")
-    model.encoder.requires_grad_(False)  # by itself
+    model.encoder.requires_grad_(False)  # frozen by hand
     assert freeze_parts(model, []) == 0
     assert trained(model) == {name for name in everything if not name.startswith("encoder.")}
 

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, refused by name when anything about them changed."""
+"""Checkpoints: complete or absent, and refused by name after any change."""
 
 import json
 import random
@@ -96,7 +96,7 @@ def test_the_best_one_is_kept(tmp_path):
         checkpoints.prune()
     assert [path.name for path in checkpoints.steps()] == ["step-000003", "step-000005"]
     assert checkpoints.best().name == "step-000003"
-    assert (checkpoints.folder / "best" / "manifest.json").is_file()  # relative, so that a run can be moved
+    assert (checkpoints.folder / "best" / "manifest.json").is_file()  # by a relative link, so that a run can be moved
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert Checkpoints(moved).best() == moved / "checkpoints/step-000003"
     assert (moved / "checkpoints/best/manifest.json").is_file()
@@ -107,7 +107,7 @@ def test_a_best_one_that_is_missing_is_named(tmp_path):
     checkpoints.point("best", "step-000099")
     with pytest.raises(CheckpointError, match="step-000099: missing, but the link best leads to it; put it back"):
         checkpoints.best()
-    checkpoints.mark_best("step-000004")  # and a link is not trusted over what is recorded
+    checkpoints.mark_best("step-000004")  # the record counts, not the link
     checkpoints.point("best", "step-000099")
     assert checkpoints.best().name == "step-000004"
     assert Checkpoints(tmp_path / "none").best() is None
@@ -139,7 +139,7 @@ def test_a_full_disk_says_to_resume_only_where_there_is_something_to_resume(tmp_
     metrics.close()
 
 
-# ---- a manifest: one canonical form, of which every byte counts
+# ---- a manifest: one canonical form, in which every byte counts
 
 
 FACTS = st.recursive(

@@ -1,4 +1,4 @@
-"""Replayed updates: the same as eager ones, to the last bit; and where they cannot be, eager ones."""
+"""Replayed updates equal eager ones bit by bit, and run eagerly where they cannot be replayed."""
 
 import gc
 
@@ -26,7 +26,7 @@ MODEL = {"kind": "transformer", "size": 64, "heads": 2, "layers": 2, "hidden": 6
 
 
 class Sentences(Task):
-    """Three batches of made-up pairs, over and over."""
+    """A task with three batches of made-up pairs, over and over."""
 
     can_prefetch = True
 
@@ -74,7 +74,7 @@ class Waiting(Error):
 
 
 class Full(Error):
-    """Has no room in the middle of the backward pass, when some weights have gradients already."""
+    """An objective that runs out of memory in mid-backward, when some weights have gradients already."""
 
     def __init__(self):
         super().__init__()
@@ -92,7 +92,7 @@ class Full(Error):
 
 
 class Watchful(Error):
-    """Notes whether garbage may be collected inside a capture."""
+    """An objective that notes whether garbage may be collected inside a capture."""
 
     def forward(self, batch):
         if torch.cuda.is_current_stream_capturing():
@@ -133,16 +133,16 @@ def stepped(task, count, folder, **settings):
 def test_a_cpu_replays_nothing(tmp_path):
     trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
     trainer.prepare(False)
-    assert trainer.updater.replay is trainer.updater.copies is None  # of a plain module as the objective
+    assert trainer.updater.replay is trainer.updater.copies is None  # the objective is a plain module
     with pytest.raises(ConfigError, match=r"training\.replay: true given, but updates on a CPU"):
         train(Line(), training(replay=True), tmp_path)
 
 
-# ---- the host's side: which updates are captured and replayed
+# ---- the host: which updates are captured and replayed
 
 
 class Recorder:
-    """Captures without a GPU: the work is done again, on memory of its own as a graph would have it."""
+    """A capture without a GPU: a replay repeats the work on memory of its own, like a graph."""
 
     def __init__(self, work, problems=()):
         self.work, self.problems, self.captures, self.replays, self.repaired = work, list(problems), [], [], 0
@@ -232,7 +232,7 @@ def test_what_cannot_be_captured_ends_all_replays(problem, ended):
     assert [replay(batch) for batch in batches(1, 2, 1, 1)] == [True, False, False, False]
     assert not replay.on
     assert replay.problem is problem
-    assert held == ([] if ended else [{}])  # mended once, when no graph was left
+    assert held == ([] if ended else [{}])  # repaired once, when no graph was left
 
 
 def test_what_is_forgotten_is_not_captured_again():
@@ -350,7 +350,7 @@ def test_what_cannot_be_captured_is_done_eagerly(objective, tmp_path):
 
 @gpu
 def test_no_garbage_is_collected_inside_a_capture(tmp_path):
-    """A trainer that is done holds its graphs in a cycle; to free them inside the next one's capture would end that."""
+    """A finished trainer holds its graphs in a reference cycle; to free them inside a capture would end the capture."""
     trainer = stepped(Points(Watchful), 8, tmp_path, replay=True)
     assert trainer.updater.replay.graphs
     assert trainer.objective.collected is False

@@ -97,7 +97,7 @@ def test_a_line_a_record_for_programs(tmp_path, capsys):
     ]
 
 
-# ---- the live display on a terminal: whole, within its window, drawn seldom
+# ---- the live display on a terminal: complete, within its window, drawn rarely
 
 
 def test_the_display_shows_all_of_it():
@@ -127,7 +127,7 @@ def test_what_differs_is_underlined():
     live.close()
     text = raw.getvalue().decode()
     assert "4" in re.search(r"\x1b\[([0-9;]+)mHund", text)[1].split(";")
-    assert re.search(r"\x1b\[0m *Ein \x1b", text)  # what agrees is as it is, only the reference is dim
+    assert re.search(r"\x1b\[0m *Ein \x1b", text)  # equal words are unmarked, and only the reference is dim
     assert re.search(r"\x1b\[2mEin Mann reitet", text)
 
 
@@ -194,7 +194,7 @@ def test_step_bar_and_time_left_move_between_two_records():
         assert f"step {step}/100" in text
         assert f"{step // 60}:{step % 60:02d} so far" in text
         assert f"{(100 - step) // 60}:{(100 - step) % 60:02d} left" in text
-        assert "loss 4.00" in text  # of the last record
+        assert "loss 4.00" in text  # from the last record
 
 
 LONG_STEP = """

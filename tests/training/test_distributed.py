@@ -1,4 +1,4 @@
-"""Two processes, as torchrun starts them: the losses of one, also out of memory, sharded, stopped and resumed."""
+"""Two processes, as under torchrun: the losses of one process, also out of memory, sharded, stopped and resumed."""
 
 import os
 import signal
@@ -19,12 +19,12 @@ from regard.training.loop import train
 
 
 def rank() -> int:
-    """Which of the processes this is."""
+    """Return the rank of this process."""
     return int(os.environ.get("RANK", "0"))
 
 
 class CrampedSecond(Fit):
-    """The second process has room for three rows."""
+    """An objective that runs out of memory in the second process beyond three rows."""
 
     def forward(self, batch):
         if rank() == 1 and len(batch[0]) > 3 and self.training:
@@ -33,7 +33,7 @@ class CrampedSecond(Fit):
 
 
 class Stopping(Line):
-    """A signal comes to the second process alone, in its third update."""
+    """A task that sends a signal to the second process alone, in its third update."""
 
     number = 0
 
@@ -51,7 +51,7 @@ def sharded_table(folder: Path, **changes):
 
 
 def work(folder: Path, jobs: list[str]) -> None:
-    """What each of the two processes does."""
+    """Run the jobs of one of the two processes."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo")  # once for all jobs
@@ -78,20 +78,20 @@ def work(folder: Path, jobs: list[str]) -> None:
         given["data"]["source"] += ".none"
         with pytest.raises(TrainingError, match="no such file") if rank() else pytest.raises(TrainingError):
             start(given, folder / "broken")
-    dist.barrier()  # whoever is the first to leave takes the store along
+    dist.barrier()  # the store ends with the first process that leaves
     dist.destroy_process_group()
 
 
 def two(folder: Path, *jobs: str) -> None:
     """Run the jobs in two processes."""
-    sharded_table(folder / "data")  # the files are there before two look for them
+    sharded_table(folder / "data")  # the files exist before two processes look for them
     first, second = fork_ranks(lambda: work(folder, list(jobs)))
     assert (first.status, second.status) == (0, 0), first.stderr + second.stderr
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """One start of two processes for all quick tests."""
+    """Start two processes once for all quick tests."""
     folder = tmp_path_factory.mktemp("two")
     two(folder, "line", "cramped", "stopped", "translate", "shard")
     return folder
@@ -105,7 +105,7 @@ def close(one: Path, other: Path, tolerance: float) -> None:
         assert getattr(mine, kind).keys() == tensors.keys()
         for name, tensor in getattr(mine, kind).items():
             second = mine.trainer.get(f"optimiser.exp_avg_sq.{name.removeprefix('raw.')}")
-            # A key's bias changes no attention: its gradient is rounding, which Adam makes as large as any other.
+            # A bias of keys does not change attention: its gradient is rounding error, which Adam scales up in full.
             real = torch.ones_like(tensor, dtype=torch.bool) if second is None else second.sqrt() > 1e-6
             torch.testing.assert_close(
                 tensor[real],
@@ -133,7 +133,7 @@ def test_one_runs_out_of_memory_and_the_other_waits(done):
 def test_a_signal_to_one_stops_both(done, tmp_path):
     train(Line(), training(accumulate=2), tmp_path)
     close(done / "stopped", tmp_path, 0)
-    # The stop was at step 3, its checkpoint there until the next one came.
+    # The run stopped at step 3, and the next checkpoint replaced that of step 3.
     assert [record["step"] for record in records(done / "stopped")] == [record["step"] for record in records(tmp_path)]
 
 
@@ -160,7 +160,7 @@ def test_sharded_is_unsharded_and_loads_in_one_process(done):
 def test_sharded_resumes(tmp_path):
     two(tmp_path, "translate", "reshard", "broken")
     close(tmp_path / "translate", tmp_path / "reshard", 1e-5)
-    # What two processes sharded, one goes on with.
+    # One process resumes what two processes sharded.
     start(sharded_table(tmp_path / "data", training__accumulate=2), tmp_path / "unshard", resume=True)
     close(tmp_path / "translate", tmp_path / "unshard", 1e-5)
 
@@ -168,7 +168,7 @@ def test_sharded_resumes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_under_torchrun(tmp_path):
-    """The command itself, as the documentation has it."""
+    """Run the command as in the documentation."""
     import tomli_w
 
     given = sharded_table(tmp_path)
@@ -182,7 +182,7 @@ def test_under_torchrun(tmp_path):
     assert read_checkpoint(Checkpoints(tmp_path / "run").last()).step == 6
 
 
-# ---- one process, without any of it
+# ---- one process, without a group
 
 
 def test_alone(monkeypatch):

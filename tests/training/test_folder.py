@@ -1,4 +1,4 @@
-"""A run folder is held by one process, and a run that could not begin leaves nothing."""
+"""Only one process uses a run folder, and a run that could not begin leaves nothing."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_a_run_that_is_refused_leaves_no_folder(tmp_path, what, how):
     with pytest.raises(RegardError):
         how(given, tmp_path / "runs/deep/run")
     assert sorted(os.listdir(tmp_path)) == before
-    # Nor anything in one that holds something already.
+    # It also leaves the contents of an existing folder alone.
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/log.txt").write_text("my own")
     with pytest.raises(RegardError):
@@ -63,7 +63,7 @@ def test_so_does_one_whose_preparation_ends(tmp_path, monkeypatch, error):
 
 
 def test_what_was_trained_stays(tmp_path, monkeypatch):
-    """A run that ends badly after it began is no half-made folder."""
+    """A run that fails after it began keeps its folder."""
 
     class Broken(Line):
         def validate(self):
@@ -76,7 +76,7 @@ def test_what_was_trained_stays(tmp_path, monkeypatch):
 
 
 def test_a_run_is_not_written_over(tmp_path):
-    """By the loop alone either, which people call with tasks of their own."""
+    """The loop alone, which users call with their own tasks, overwrites no run either."""
     train(Line(), training(), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with pytest.raises(TrainingError, match=r"already holds a run \(step-000008\); resume it with --resume"):
@@ -98,7 +98,7 @@ def test_a_place_that_is_no_folder(tmp_path, out):
 
 
 def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
-    """From before the preparation until the last file."""
+    """The lock is held from before the preparation until the last file."""
     seen = []
     real_prepare, real_write = plan.prepare_data, report.write
 

@@ -1,4 +1,4 @@
-"""The loop, with a task that has nothing of translation in it."""
+"""The training loop, with a task that has nothing to do with translation."""
 
 import math
 
@@ -17,7 +17,7 @@ from regard.training.trainer_state import optimiser_tensors
 
 
 class Doubling(Task):
-    """The example of the module's own docstring, whole."""
+    """The complete example of the module's own docstring."""
 
     def __init__(self):
         self.objective = Mean(nn.Linear(1, 1))
@@ -47,7 +47,7 @@ def test_ten_lines_are_a_task(tmp_path):
 
 
 def test_the_loop_is_adamw_over_the_mean_of_a_batch(tmp_path):
-    """Against a loop that anybody would write."""
+    """Compare with a plain PyTorch loop."""
     task = Line(dtype=torch.float64)
     mine, plans = Line(dtype=torch.float64), Line(dtype=torch.float64).stream(Position())
     settings = training(clip=0.0, weight_decay=0.1, betas=(0.8, 0.95))
@@ -77,12 +77,12 @@ def test_clipping_is_clip_grad_norm(tmp_path, clip):
     for name, parameter in mine.objective.named_parameters():
         torch.testing.assert_close(weights(task)[name], parameter.detach(), rtol=1e-4, atol=1e-6)
         state = trainer.updater.optimiser.state[dict(task.objective.named_parameters())[name]]
-        # Adam hardly sees a scale; its first moments do.
+        # Adam hardly depends on a gradient's scale, but its first moments do.
         torch.testing.assert_close(state["exp_avg"], optimiser.state[parameter]["exp_avg"], rtol=1e-4, atol=1e-8)
 
 
 def test_accumulating_is_a_larger_batch(tmp_path):
-    """Two batches of 8 and 3 rows are one of 11: what is divided by is what they count together."""
+    """Batches of 8 and 3 rows equal one of 11: the divisor is their common count."""
 
     class Uneven(Line):
         def epoch(self, number):
@@ -111,7 +111,7 @@ def test_records_are_means_since_the_last_one(tmp_path):
 
 
 class Poisoned(Line):
-    """Its gradient is not finite in some steps, though the loss may be."""
+    """A task whose gradient is not finite in some steps, though the loss may be."""
 
     def __init__(self, steps, value=math.nan):
         super().__init__()
@@ -134,7 +134,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, value):
     with trainer.shares() as shares:
         trainer.update(shares)
     assert same_tensors(weights(task), before)
-    assert same_tensors(kept_by(trainer), state)  # Adam's moments and its count of steps too
+    assert same_tensors(kept_by(trainer), state)  # including Adam's moments and its count of steps
     assert int(trainer.updater.skipped) == 1
     trainer.updater.read_sums(trainer.now)
     assert trainer.now.skipped == 1
@@ -159,7 +159,7 @@ def test_nothing_finite_for_long_ends_the_run(tmp_path, monkeypatch):
     with pytest.raises(TrainingError, match="no finite gradient in the last 6 steps.*step-000008") as caught:
         train(task, training(steps=1000, validate_every=4), tmp_path)
     assert str(caught.value).startswith("step 10: ")
-    # What it saved in between has the weights of the last finite step.
+    # The checkpoints in between have the weights of the last finite step.
     assert same_tensors(
         read_checkpoint(tmp_path / "checkpoints/step-000008").model,
         read_checkpoint(tmp_path / "checkpoints/step-000004").model,
@@ -186,7 +186,7 @@ def test_an_epoch_without_batches_is_named(tmp_path):
         train(task, training(), tmp_path)
 
 
-# ---- what is random
+# ---- randomness
 
 
 def test_neighbouring_seeds_have_nothing_in_common():

@@ -1,4 +1,4 @@
-"""The records of a run, and its numbers as people write them."""
+"""A run's records, and its numbers in readable form."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def test_a_resume_leaves_no_step_twice(tmp_path_factory, torn, resume):
     lines = [json.dumps({"kind": "step", "step": step}) + "\n" for step in range(1, 11)]
     path.write_text("".join(lines)[: -torn or None] if torn else "".join(lines))
     whole = path.read_text().count("\n")
-    metrics = Metrics.__new__(Metrics)  # TensorBoard's writer has a test of its own
+    metrics = Metrics.__new__(Metrics)  # another test covers TensorBoard's writer
     metrics.path = path
     metrics._repair(resume)
     kept = [record["step"] for record in read_records(path)]
@@ -130,10 +130,10 @@ def test_numbers(key, value, said):
     assert format_value(key, value) == said
 
 
-# ---- trackers: rows of a table, opened only where they are asked for, and never the end of a training
+# ---- trackers: rows of a table, opened only on request, which never end a training
 
 
-# A module with the calls of Weights & Biases that are used, which writes down what it is given.
+# A module with those calls of Weights & Biases that Regard uses; it records their arguments.
 WANDB = """
 import json, pathlib
 class Run:
@@ -146,7 +146,7 @@ class Run:
     def finish(self): self.write(finish=True)
 def init(**given): return Run(**given)
 """
-# And the client of MLflow.
+# The client of MLflow in the same form.
 MLFLOW = """
 import json, pathlib
 from types import SimpleNamespace
@@ -164,7 +164,7 @@ class MlflowClient:
 
 @pytest.fixture
 def services(tmp_path, monkeypatch):
-    """Modules of these names, in a folder of their own, and a current folder that is empty."""
+    """Put modules with these names into a folder on the path, and use an empty current folder."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "wandb.py").write_text(WANDB)
     (tmp_path / "modules" / "mlflow.py").write_text(MLFLOW)
@@ -278,7 +278,7 @@ def test_names_are_kept_with_the_run(tmp_path):
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_the_package_itself(name, tmp_path, monkeypatch):
-    """Offline, where the package is installed."""
+    """Use the installed package offline."""
     pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -1,4 +1,4 @@
-"""What a person sees of training: true, in any window and any encoding, and never the reason that training stops."""
+"""The progress that a user sees: correct, in any window and encoding, and never the reason for a failure."""
 
 import contextlib
 import io
@@ -41,13 +41,13 @@ def test_slow_steps_are_told_every_ten_seconds_and_quick_ones_every_second():
         assert [int(n) for n in re.findall(r"^step (\d+)/12", out.getvalue(), re.M)] == told
     out, clock = io.StringIO(), Clock()
     train(PlainProgress(out, clock=clock), clock=clock, steps=5000, total=6000, seconds=0.001)
-    assert len(re.findall(r"^step ", out.getvalue(), re.M)) == 5  # in five seconds
+    assert len(re.findall(r"^step ", out.getvalue(), re.M)) == 5  # one line a second for five seconds
 
 
 def test_time_left_is_the_pace_since_the_first_record():
     course = CurrentFigures(1000)
     assert course.seconds_left() is None
-    course.step({"step": 500, "seconds": 30.0})  # resumed: five hundred steps were not taken in these thirty seconds
+    course.step({"step": 500, "seconds": 30.0})  # resumed: these thirty seconds had fewer steps
     assert course.seconds_left() is None
     course.step({"step": 600, "seconds": 40.0})
     assert course.seconds_left() == pytest.approx(40.0)
@@ -122,7 +122,7 @@ def test_a_sample_cannot_command_the_terminal():
     assert text == "a�[31m b� c�"
 
 
-# ---- where an output differs from its reference
+# ---- differences between an output and its reference
 
 
 WORDS = st.text(alphabet="abc dé\u0301漢字", max_size=24)
@@ -136,7 +136,7 @@ def test_pieces_of_a_known_pair():
     assert bracketed("", "") == ""
     assert bracketed("23.5.1998", "23.4.1998") == "23.[5].1998"
     assert bracketed("我昨天吃", "我昨日吃") == "我昨[天]吃"
-    assert bracketed("e\u0301", "e\u0300") == "[e\u0301]"  # a mark stays with its letter
+    assert bracketed("e\u0301", "e\u0300") == "[e\u0301]"  # a combining mark stays with its letter
 
 
 @given(WORDS, WORDS)
@@ -144,7 +144,7 @@ def test_pieces_are_the_output_and_the_rest_is_common(output, reference):
     pieces = Sample("", reference, output).pieces
     assert " ".join("".join(text for text, _ in pieces).split()) == " ".join(output.split())
     assert any(differs for _, differs in pieces) == (output.split() != reference.split())
-    rest = iter(" ".join(reference.split()))  # what does not differ stands in the reference, in that order
+    rest = iter(" ".join(reference.split()))  # equal parts occur in the reference, in that order
     assert all(letter in rest for text, differs in pieces if not differs for letter in text if letter != " ")
 
 

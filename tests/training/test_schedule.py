@@ -1,4 +1,4 @@
-"""A time limit: the schedule ends with the time, and everything lies within it; and why else a run stops."""
+"""A time limit: the schedule ends with the time, which covers everything; and other reasons why a run stops."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ from regard.training.trainer_state import Counters
 
 @pytest.fixture(autouse=True)
 def _no_trackers(monkeypatch):
-    """TensorBoard takes seconds to be imported, and these runs have few."""
+    """Avoid TensorBoard: its import takes seconds, and these runs last only a few."""
     monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
 
 
@@ -35,7 +35,7 @@ OPEN = ("steps", "warmup", "validate_every")
 
 
 def simulated(settings, pace, validation, prepared=0.0, average=0.0):
-    """A run on a clock of our own: its settings at the end, the step and the seconds it took, and the last rate.
+    """Simulate a run on its own clock; return its final settings, step and seconds, and its last rate.
 
     `pace(step)` and `validation(step)` are seconds.
     """
@@ -63,7 +63,7 @@ def simulated(settings, pace, validation, prepared=0.0, average=0.0):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_fitted_schedule_ends_with_the_time(seed):
-    """Paces and validations of all sizes, with noise and a drift: the time is met, and the rate is down at the end."""
+    """With all sizes of steps and validations, noise and a drift, the run ends on time with the lowest rate."""
     draw = random.Random(seed)
     minutes = draw.choice([0.5, 2, 30, 600])
     step, drift = draw.uniform(0.001, 0.01) * minutes, draw.uniform(0.7, 1.4)
@@ -92,7 +92,7 @@ def test_steps_that_were_set_are_the_most():
     settings, steps, seconds, rates = simulated(many, lambda _: 0.1, lambda _: 1.0)
     assert settings.validate_every == 500
     assert 550 < seconds < 605
-    assert 0.05 < settings.warmup / settings.steps < 0.15  # as the schedule that was set has it
+    assert 0.05 < settings.warmup / settings.steps < 0.15  # the same share as in the configured schedule
     assert rates[-1] < 0.06 * settings.rate
 
 
@@ -104,7 +104,7 @@ def test_validations_do_not_take_all_the_time():
 
 
 class Clock:
-    """A clock that moves when a step or a validation is done, however busy the machine is."""
+    """A clock that only steps and validations advance, however busy the machine is."""
 
     def __init__(self):
         self.seconds = 100.0
@@ -123,7 +123,7 @@ def clock(monkeypatch):
 
 
 class Slow(Line):
-    """Its steps and validations take a while."""
+    """A task whose steps and validations take time."""
 
     def move(self, batch, device):
         CLOCK.seconds += 0.015
@@ -154,7 +154,7 @@ LIMITED = {"steps": 10**6, "warmup": 10**5, "fit": OPEN, "schedule": "cosine", "
 def test_a_run_ends_with_the_time(tmp_path, clock):
     progress, seconds = Watching(), 3.0
     settings = training(**LIMITED, minutes=seconds / 60)
-    began = clock.seconds - 0.4  # its data were prepared before
+    began = clock.seconds - 0.4  # the preparation of the data came earlier
     result = train(Slow(), settings, tmp_path, progress=progress, began=began)
     taken = clock.seconds - began
     assert result.stop_reason == "minutes"
@@ -184,7 +184,7 @@ def test_a_stopped_run_has_the_rest_of_its_time(tmp_path, clock):
     rest = train(Slow(), settings, tmp_path, resume=True, progress=progress)
     assert rest.stop_reason == "minutes"
     assert 2.3 < rest.seconds <= 2.51
-    assert "steps" in progress.records[0]  # what was fitted is known from the checkpoint
+    assert "steps" in progress.records[0]  # the fitted steps come from the checkpoint
 
 
 def test_without_a_limit_nothing_is_fitted(tmp_path):
@@ -225,7 +225,7 @@ def test_resuming_after_the_limit_says_to_give_more(tmp_path, capsys):
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_checkpoint_that_takes_what_was_left_is_not_the_last(is_open, tmp_path, clock, monkeypatch):
-    """The last one says that the time is over, so that who resumes the run is told to give more."""
+    """The last checkpoint says that the time is over, so a user who resumes the run is told to allow more."""
     write = Checkpoints.write
 
     def write_slowly(*given):
@@ -261,7 +261,7 @@ def test_plain_lines_show_the_time_that_is_left(tmp_path, clock):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_real_command_takes_its_time(tmp_path):
-    """The whole command: half a minute of it, and what Python takes to start."""
+    """The whole command takes half a minute, plus Python's start."""
     source, target = write_pairs(tmp_path / "pairs", count=3000)
     run = tmp_path / "run"
     command = ["train", "--source", source, "--target", target, "--minutes", "0.5", "--out", str(run)]
@@ -275,7 +275,7 @@ def test_a_real_command_takes_its_time(tmp_path):
     assert records(run, set())[-1]["seconds"] == pytest.approx(30, abs=6)
 
 
-# ---- when training stops
+# ---- reasons to stop
 
 
 @pytest.mark.parametrize(
@@ -283,11 +283,11 @@ def test_a_real_command_takes_its_time(tmp_path):
     [
         ([1, 2, 3, 4, 5, 6], 2, 24, 24),
         ([3, 2, 1, 4, 5, 6], 2, 12, 4),
-        ([3, 4, 4, 4, 5, 6], 2, 16, 8),  # as good as is not better
+        ([3, 4, 4, 4, 5, 6], 2, 16, 8),  # an equal score is no improvement
         ([3, math.nan, math.nan, 4, 5, 6], 2, 12, 4),
         ([math.nan, math.nan, 1, 1, 1, 1], 3, 24, 12),
         ([3, 2, 1, 1, 1, 1], 0, 24, 4),
-        ([None] * 6, 2, 24, 0),  # nothing to measure is no reason to stop
+        ([None] * 6, 2, 24, 0),  # a missing measure is no reason to stop
     ],
 )
 def test_patience(tmp_path, values, patience, stops, best):
@@ -316,13 +316,13 @@ def test_a_signal_lets_the_update_finish(tmp_path, number):
     result = train(Line(), training(), tmp_path, progress=StopAt(2, number))
     assert (result.step, result.stop_reason) == (2, "signal")
     assert read_checkpoint(Checkpoints(tmp_path).last()).step == 2
-    assert Checkpoints(tmp_path).linked("best") is None  # it was not measured
+    assert Checkpoints(tmp_path).linked("best") is None  # there was no validation
     assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, number):
-    """As of a run that a script started with `&`, or that `nohup` did."""
+    """A script's `&` or `nohup` ignores the signal."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
         result = train(Line(), training(), tmp_path, progress=StopAt(2, number))
@@ -350,7 +350,7 @@ def test_a_second_control_c_stops_at_once(tmp_path):
 
 @given(step=st.integers(1, 10**6), warmup=st.integers(1, 10**4), peak=st.floats(1e-6, 10))
 def test_noam_is_the_papers(step, warmup, peak):
-    """d^-0.5 · min(t^-0.5, t · w^-1.5), scaled so that its peak, at t = w, is the rate given."""
+    """The rate is d^-0.5 · min(t^-0.5, t · w^-1.5), scaled so that its peak, at t = w, is the rate given."""
     settings = training(schedule="noam", warmup=warmup, rate=peak)
     papers = min(step**-0.5, step * warmup**-1.5) / warmup**-0.5
     assert rate_at(step, settings) == pytest.approx(peak * papers)
@@ -380,6 +380,6 @@ def test_constant_without_a_warm_up():
 
 
 def test_cosine_begins_where_the_warm_up_ends():
-    """Halfway between them it is at half of its peak, and at the last step at nothing."""
+    """Halfway after the warm-up the rate is half of its peak, and at the last step zero."""
     settings = training(schedule="cosine", warmup=10, rate=1.0, steps=30)
     assert [rate_at(step, settings) for step in (5, 10, 20, 30)] == pytest.approx([0.5, 1.0, 0.5, 0.0], abs=1e-12)

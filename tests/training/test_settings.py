@@ -1,4 +1,4 @@
-"""Settings of training that exclude each other are refused by their key."""
+"""Settings of training that exclude each other are refused with the name of their key."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A task of one's own needs batches alone: the rest has an answer."""
+"""A user's own task needs only batches: everything else has a default."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from regard.training.task import Loss, Position, Prediction, Task, inputs
 
 
 class Numbers(Task):
-    """Epochs of different lengths."""
+    """A task with epochs of different lengths."""
 
     def epoch(self, number):
         return [(number, i) for i in range(3 + number % 2)]
@@ -90,7 +90,7 @@ def test_a_result_tells_why_it_stopped_by_its_older_name():
         assert Result(1, None, 0, "patience", 0.0).why == "patience"
 
 
-# ---- the next token's loss, against the formula with everything written out
+# ---- the loss of the next token, against the written-out formula
 
 SMALL = {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 8, "dropout": 0.0}
 
@@ -113,7 +113,7 @@ def test_the_sum_over_real_tokens(smoothing):
             total -= (1 - smoothing) * right + smoothing * logits[row, i].mean()
     torch.testing.assert_close(loss.total, total, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(loss.parts["nll"], nll, rtol=1e-10, atol=1e-10)
-    # Without smoothing where it is measured.
+    # Evaluation has no smoothing.
     measured = Prediction(model, smoothing).eval()(batch)
     torch.testing.assert_close(measured.total, nll, rtol=1e-10, atol=1e-10)
 

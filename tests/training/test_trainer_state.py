@@ -1,4 +1,4 @@
-"""Which validation is the best, and how long patience waits."""
+"""The best validation, and how long patience waits; files of an unfinished run, and what a resume restores."""
 
 import errno
 import gc
@@ -78,11 +78,11 @@ def test_a_run_of_before_knows_its_best_without_its_loss():
     assert now.compare({"bleu": 0.4, "loss": 1.0}, "bleu")
 
 
-# ---- what is written of a run in progress, and what is restored: whole checkpoints, averages, and a disk that is full
+# ---- files of an unfinished run, and what a resume restores: whole checkpoints, averages, and a full disk
 
 
 class Full:
-    """A disk that is full from some write on."""
+    """A disk that is full after some writes."""
 
     def __init__(self, monkeypatch, calls):
         self.left, self.real = calls, checkpoint.write_synced
@@ -123,7 +123,7 @@ def test_a_full_disk_before_the_first_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-@pytest.mark.filterwarnings(  # TensorBoard's thread dies of it, which is not our affair
+@pytest.mark.filterwarnings(  # TensorBoard's thread dies of it, which is not Regard's fault
     "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 @pytest.mark.parametrize("what", ["checkpoint", "metrics"])
@@ -149,7 +149,7 @@ def test_a_disk_that_really_is_full(tmp_path, what):
         assert train(Line(), training(steps=last.step + 4), run, resume=True).step == last.step + 4
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
-        for thread in threading.enumerate():  # of TensorBoard: what it dies of is not to be said of a later test
+        for thread in threading.enumerate():  # TensorBoard's threads: wait, so that no later test reports their errors
             if type(thread).__name__ == "_AsyncWriterThread":
                 thread.join(10)
         gc.collect()
@@ -179,7 +179,7 @@ def test_a_moving_average_is_measured_and_saved_and_the_raw_weights_go_on(tmp_pa
 
     task = Noting()
     train(task, training(ema=0.3, steps=4), tmp_path)
-    # A loop of its own over the weights of a run without.
+    # Compute the average with a plain loop over the weights of a run without one.
     plain = Line()
     trainer = stepped(training(), plain, tmp_path / "b", 0)
     mean = weights(plain)
@@ -209,7 +209,7 @@ def test_the_mean_of_checkpoints_is_taken_if_it_is_better(tmp_path, better):
     assert Checkpoints(tmp_path).linked("best") == ("average" if better else "step-000012")
     assert result.best == (4 if better else 3)
     assert said.lines[-1].endswith(": better" if better else ": not better")
-    # A resume goes on from the last step, not from the mean, and has the mean to beat.
+    # A resume continues from the last step, not from the mean, but must beat the mean.
     longer = train(Scripted([3.5, 1.0]), training(steps=16, keep=3, average=3), tmp_path, resume=True)
     assert longer.best == (4 if better else 3.5)
     assert Checkpoints(tmp_path).linked("best") == ("average" if better else "step-000016")

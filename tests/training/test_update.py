@@ -1,6 +1,4 @@
-"""An update: eager, replayed or redone in parts, the weights are the same; what is asked of an objective, and when; and
-batches loaded ahead: in order, on a thread of their own, and errors when their turn comes.
-"""
+"""Updates give equal weights, eager, replayed or split; batches load ahead in order on a thread, and raise in turn."""
 
 import itertools
 import threading
@@ -26,7 +24,7 @@ START = Position(0, 0)
 
 
 class Numbered(Line):
-    """Batches are their own position; they may take a while, or fail."""
+    """A task whose batches are their position; loading may take time or fail."""
 
     can_prefetch = True
 
@@ -111,7 +109,7 @@ def test_nothing_runs_on_after_the_end():
 
 
 class Error(nn.Module):
-    """Counts how often Python runs it, and fails where it is told to."""
+    """An objective that counts its Python calls, and fails in the given ones."""
 
     replays = True
 
@@ -128,7 +126,7 @@ class Error(nn.Module):
 
 
 class Points(Task):
-    """Batches of two shapes in turn."""
+    """A task with batches of two alternating shapes."""
 
     def __init__(self, problems=None):
         torch.manual_seed(0)
@@ -146,7 +144,7 @@ class Points(Task):
 
 
 class Again:
-    """Captures on a CPU: what is replayed is done again, on memory of its own."""
+    """A capture on a CPU: a replay repeats the work on memory of its own."""
 
     def __init__(self, work):
         self.work, self.replays = work, 0
@@ -178,7 +176,7 @@ def updated(task, count, folder, replays):
 
 def test_replayed_is_eager(tmp_path):
     replayed, eager = (updated(Points(), 9, tmp_path, replays) for replays in (True, False))
-    # The first update is eager, the second a rehearsal, and the fourth the other shape's warm-up.
+    # The first update is eager, the second a rehearsal, and the fourth the warm-up of the other shape.
     assert replayed.updater.replay.capture.replays == 6
     same(replayed, eager)
 
@@ -203,7 +201,7 @@ def test_who_listens_hears_every_update(tmp_path):
     ],
 )
 def test_a_rehearsal_that_fails_is_done_again_eagerly(tmp_path, problem, on, said):
-    """The second update: its random numbers are those that it had, and no gradient of the rehearsal is left."""
+    """The second update repeats with the same random numbers, and without the rehearsal's gradients."""
     trainer = updated(Points({2: problem}), 8, tmp_path, True)
     assert trainer.updater.replay.on is on
     assert [said in line for line in trainer.progress.lines] == ([True] if said else [])
@@ -250,7 +248,7 @@ def test_who_takes_weights_in_half_precision(options, packs):
 
 
 def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):
-    """A replay runs no Python, which would note that there is something to read."""
+    """A replay runs no Python that could note the change of the sums."""
     trainer = updated(Points(), 6, tmp_path, True)
     updater, before = trainer.updater, trainer.now.sums["loss"]
     updater.device_sums = {"loss": torch.zeros((), dtype=torch.float64)}
@@ -264,12 +262,12 @@ def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):
         with trainer.shares() as shares:
             trainer.update(shares)
         trainer.updater.read_sums(trainer.now)
-        trainer.updater.read_sums(trainer.now)  # once more, which adds nothing
+        trainer.updater.read_sums(trainer.now)  # a second reading adds nothing
         assert trainer.now.sums["loss"] == expected
 
 
 class Cramped(Fit):
-    """Has room for so many rows, in the forward or in the backward pass."""
+    """An objective that runs out of memory beyond so many rows, in the forward or in the backward pass."""
 
     def __init__(self, room, where):
         super().__init__(torch.float64)
@@ -291,7 +289,7 @@ class Cramped(Fit):
 
 
 class Tight(torch.autograd.Function):
-    """Fails when everything behind it has its gradients already."""
+    """A function that fails in the backward pass, when all later parameters have their gradients."""
 
     @staticmethod
     def forward(ctx, x):
@@ -321,7 +319,7 @@ def test_out_of_memory_changes_nothing(tmp_path, where, rows, room, accumulate):
 
 
 def test_a_batch_that_cannot_be_cut_does_not_stop_the_others(tmp_path):
-    """One row beside eight, in one update: only the eight are too many."""
+    """An update of one row and eight rows: only the eight exceed the memory."""
 
     class Odd(Line):
         def epoch(self, number):
@@ -367,7 +365,7 @@ def test_another_error_is_not_taken_for_memory(tmp_path):
         train(task, training(), tmp_path)
 
 
-# ---- the path in one line
+# ---- the path in one line of the log
 
 
 def objective(**options):
@@ -409,7 +407,7 @@ def test_the_path_names_the_option_that_costs_a_faster_one(options, form, given,
     assert describe_path(form, objective(**options), obstacle=obstacle, **how) == words
 
 
-# ---- the same work in smaller parts
+# ---- the same update in smaller parts
 
 
 @pytest.mark.parametrize("fits", [1, 2, 4, 16])
@@ -436,7 +434,7 @@ def test_another_error_goes_through():
 
 
 def test_what_did_not_fit_is_let_go_before_the_next_try():
-    """The traceback of the failure must not hold on to its tensors."""
+    """The traceback of the failure must not keep its tensors alive."""
     import gc
     import weakref
 

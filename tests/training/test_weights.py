@@ -1,4 +1,4 @@
-"""Weights by their names: each once, and those that do not fit are named; averages of them against loops."""
+"""Weights by name: each once, and errors name those that do not fit; averages against loops."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_buffers_are_weights_too():
         (lambda w: w.pop("bias"), "weight bias is missing"),
         (lambda w: w.update(more=torch.ones(1)), "weight more given, which this model does not have"),
         (lambda w: w.update(weight=torch.ones(3, 2)), r"weight weight is \[3, 2\], expected \[2, 3\]"),
-        (lambda w: w.update(bias=torch.ones(1)), r"weight bias is \[1\], expected \[2\]"),  # copy_ would spread it
+        (lambda w: w.update(bias=torch.ones(1)), r"weight bias is \[1\], expected \[2\]"),  # copy_ would broadcast it
     ],
 )
 def test_weights_that_do_not_fit_are_named(change, said):

@@ -1,4 +1,4 @@
-"""What tests of commands share."""
+"""Fixtures that the tests of commands share."""
 
 from pathlib import Path
 
@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture
 def at_desk(desk, monkeypatch) -> Path:
-    """A module's `desk`, as the folder in which commands are typed."""
+    """Make the module's `desk` the current folder, and return it."""
     monkeypatch.chdir(desk)
     return desk

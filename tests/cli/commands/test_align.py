@@ -1,4 +1,4 @@
-"""`regard align` as a person types it, and `regard eval --gold`, with mistakes."""
+"""`regard align` from the command line, and `regard eval --gold`, with mistakes."""
 
 import json
 import shlex
@@ -84,7 +84,7 @@ def test_choosing_is_kept_and_used(at_desk):
     head, *rows = shown.stdout.splitlines()
     assert head.split()[:5] == ["layer", "head", "AER", "precision", "recall"]
     assert [row.split()[:2] for row in rows[:3]] == [["1", "1"], ["1", "2"], ["1", "mean"]]
-    assert not any("blocks" in row for row in rows)  # people count layers and heads from 1
+    assert not any("blocks" in row for row in rows)  # the table counts layers and heads from 1
     chosen = AlignmentSettings.read("run/alignment.json")
     assert rows[-1] == f"run: {chosen}: AER {chosen.aer:.2%}, by gold links of 4 pairs"
     again = said("run", *PAIR.split(), "--gold", "gold.txt")
@@ -188,7 +188,7 @@ def test_links_are_written_chunk_by_chunk(tmp_path, capsys):
     settings = AlignmentSettings("decoder.blocks.0.cross", 1)
     write_links(settings, iter(chunks), 2, tmp_path / "links", tmp_path / "texts", gold, tmp_path / "gold")
     assert (tmp_path / "links").read_text() == "0-1 1-0\n\n"
-    assert (tmp_path / "texts").read_text() == "x y\n\n"  # a line is a line
+    assert (tmp_path / "texts").read_text() == "x y\n\n"  # the file keeps its lines
     first, scores = capsys.readouterr().err.splitlines()
     assert first == f"regard: 2 pairs, read from {settings}"
     assert scores.startswith("regard: AER 33.33%, alignment precision 50.00%, alignment recall 100.00%")

@@ -1,4 +1,4 @@
-"""`regard bench`, from outside: wrong names and options."""
+"""`regard bench` from the command line: wrong names and options."""
 
 import pytest
 from child import regard

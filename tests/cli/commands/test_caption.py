@@ -1,4 +1,4 @@
-"""`regard caption` as a person types it, with mistakes."""
+"""`regard caption` from the command line, with mistakes."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def said(*arguments) -> list[str]:
 
 @pytest.fixture(scope="module")
 def desk(furnish) -> Path:
-    """A run, a text model, and pictures of which some are none."""
+    """Create a captioning run, a text run, and a folder of pictures with some files that are not pictures."""
     folder = furnish(run="captioner", **{"text-run": "transformer"})
     (folder / "pictures" / "more").mkdir(parents=True)
     for i in (0, 1, 2):

@@ -1,4 +1,4 @@
-"""`regard classify` as a person types it, with mistakes."""
+"""`regard classify` from the command line, with mistakes."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ def test_labels_of_a_table_are_ignored(at_desk):
     assert shown.stdout.split("\n")[:-1] == expected
     note = "regard: labelled.tsv: reading the documents in column 2; labels are ignored"
     assert shown.stderr.splitlines()[0] == note
-    assert UNSEEN in shown.stderr  # and the label is no word that was never seen
+    assert UNSEEN in shown.stderr  # the label does not count as an unseen word
     rows = [json.loads(line) for line in said("run", "labelled.tsv", "--json")]
     assert [row["text"] for row in rows] == TEXTS
 

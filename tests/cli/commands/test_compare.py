@@ -1,4 +1,4 @@
-"""`regard compare` as a person types it: a run and files, right and wrong."""
+"""`regard compare` from the command line, with a run and files, right and wrong."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`regard configs`, and `regard train` with the name of one, from a folder in which nothing is."""
+"""`regard configs`, and `regard train` with the name of a configuration, from an empty folder."""
 
 import subprocess
 import sys

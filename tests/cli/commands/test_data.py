@@ -1,4 +1,4 @@
-"""`regard data`, from outside."""
+"""`regard data` from the command line."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The demonstrations: what they print and leave behind."""
+"""The demonstrations: their output and their files."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`regard eval` as a person types it, on a tiny run and on files, with mistakes."""
+"""`regard eval` from the command line, on a tiny run and on files, with mistakes."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ right, said, refused = COMMAND.right, COMMAND.said, COMMAND.refused
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A run that has learned next to nothing, a test set with an empty line and a source that comes twice."""
+    """Create runs that have learned almost nothing, and a test set with an empty line and a repeated source."""
     home = tmp_path_factory.mktemp("evaluated")
     short = {"training__steps": 2, "data__longest": 20}
     start(table(home, **short), home / "run")
@@ -45,7 +45,7 @@ def test_a_run(home):
     first, _, head, *rest = shown.stdout.splitlines()
     assert first == f"{home / 'run'}, beam 5, length penalty 0.6: 5 sentences, 1 of them with an empty source"
     assert head.split() == ["metric", "score", "signature"]
-    # The best checkpoint of this run is that of least loss.
+    # This run's best checkpoint is the one with the least loss.
     names = ["perplexity", "BLEU", "chrF", "TER", "exact match", "character error rate", "token error rate"]
     assert [line[: len(name)] for line, name in zip(rest, names, strict=False)] == names
     assert all("|" in line for line in rest[: len(names)])
@@ -69,7 +69,7 @@ def test_perplexity_is_that_of_the_pairs(home):
     run = load(home / "run")
     scored = run.score(["1 2 3", "9 8 7 6", "1 2 3", "5"], ["3 2 1", "6 7 8 9", "3 2 1 0", "5"])
     tokens = sum(len(each.tokens) for each in scored)
-    assert tokens == 3 + 4 + 4 + 1 + 4  # the END of each
+    assert tokens == 3 + 4 + 4 + 1 + 4  # including the END of each
     found = json.loads(right(home / "run", *given).stdout)
     assert list(found["scores"]) == ["perplexity"]
     expected = math.exp(-sum(each.log_prob for each in scored) / tokens)
@@ -209,7 +209,7 @@ def test_mistakes_are_one_sentence(home, monkeypatch, arguments, said):
 
 
 def test_from_outside_nothing_heavy_is_loaded_to_score_a_file(home):
-    """No torch for a file of outputs; and one process as people start it."""
+    """Scoring a file of outputs does not import torch; the command runs in a process of its own."""
     code = (
         "import sys; from regard.cli.program import main\n"
         "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"

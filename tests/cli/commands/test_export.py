@@ -1,4 +1,4 @@
-"""`regard export` as a person types it, and `--engine ctranslate2` in translate and eval."""
+"""`regard export` from the command line, and `--engine ctranslate2` in translate and eval."""
 
 import json
 import re

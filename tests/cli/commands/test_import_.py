@@ -1,4 +1,4 @@
-"""`regard import` as a person types it, with mistakes; then every command on what it made."""
+"""`regard import` from the command line, with mistakes; then every command on the imported run."""
 
 import json
 import re
@@ -83,11 +83,11 @@ def test_alignments_leave_out_what_stands_around_a_text(at_desk):
     aligned = load("run").align("the dog sees a cat .", "der Hund")
     assert (aligned.source, aligned.target) == (["the", "dog", "sees", "a", "cat", "."], ["der", "Hund"])
     assert aligned.weights.shape == (2, 6)
-    assert bool((aligned.weights.sum(-1) < 1).all())  # some of it is on </s>
+    assert bool((aligned.weights.sum(-1) < 1).all())  # some of the weight is on </s>
 
 
 def test_fine_tuning_begins_with_the_imported_loss(at_desk):
-    """Before the first step the loss on held-out pairs is what the imported run says of them."""
+    """Before the first step the loss on held-out pairs equals the imported run's own loss."""
     data = {"source": "source.txt", "target": "target.txt", "valid_source": "source.txt", "valid_target": "target.txt"}
     table = {**base_table(read(at_desk / "run" / "config.toml"), {}, "run"), "data": data}
     settings = read_settings({**table, "training": {"device": "cpu", "batch_tokens": 200}})
@@ -105,7 +105,7 @@ def test_fine_tuned_and_exported(at_desk):
     training = ["--steps", "2", "--set", "training.threads=1", "--quiet"]
     said("train", "--from", "run", "--source", "source.txt", "--target", "target.txt", "--out", "tuned", *training)
     assert load("tuned").settings.tokenizer.after == ("</s>",)
-    assert not (at_desk / "tuned" / "words.txt").exists()  # it knows more words than these
+    assert not (at_desk / "tuned" / "words.txt").exists()  # the run knows more words than these
     shown = said("export", "tuned", "--to", "marian", "--out", "exported")
     assert re.match(r"exported: marian, 8 files, ", shown)
     assert Command("export").refused("tuned", "--to", "marian", "--out", "exported").startswith("--out: exported alr")

@@ -1,4 +1,4 @@
-"""`regard look` as a person types it, with mistakes."""
+"""`regard look` from the command line, with mistakes."""
 
 import re
 import shutil
@@ -17,13 +17,13 @@ right, refused = COMMAND.right, COMMAND.refused
 
 def said(*arguments, stdin=None) -> list[str]:
     shown = right(*arguments, stdin=stdin)
-    assert re.fullmatch(r"(regard: [^\n]* never seen in training\n)?", shown.stderr)  # of digits it was trained on
+    assert re.fullmatch(r"(regard: [^\n]* never seen in training\n)?", shown.stderr)  # the run was trained on digits
     return shown.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def furnished(furnish) -> Path:
-    """Runs of four sorts, two of them alike, a picture, and texts."""
+    """Create runs of four kinds, two of them for the same task, pictures and texts."""
     folder = furnish(run="transformer", other="rnnsearch", rnn="rnn", captions="captioner", reviews="han")
     (folder / "photos").mkdir()
     for i in (0, 1):
@@ -58,7 +58,7 @@ def test_a_file_becomes_a_page_a_line(desk, tmp_path):
 
 
 def test_a_folder_is_made(desk, tmp_path):
-    """A name that ends in no known way is a folder's: one that is there, or that is made."""
+    """A name with an unknown suffix is a folder, which exists or is created."""
     out = tmp_path / "some" / "pages"
     assert said("run", "1 2", "3 4", "--out", out) == [str(out / "look-1.html"), str(out / "look-2.html")]
     assert said("run", "1 2", "--out", out) == [str(out / "look-1.html")]
@@ -72,7 +72,7 @@ TEXTS = ["a/b c.txt", "1\n2", "1 " * 300]
 
 @pytest.mark.parametrize("text", [*WORDS, *FOLDERS, *TEXTS], ids=lambda text: repr(text)[:20])
 def test_what_is_a_text(desk, tmp_path, text):
-    """What has white space in it; a single word may be the name of a file, mistyped, unless a person says otherwise."""
+    """An argument with white space is a text; a single word may be a mistyped file name unless --text is given."""
     given = ("run", "--out", tmp_path / "a.html", "--longest", 3)
     if text not in TEXTS:
         problem = "a folder given, expected a file" if text in FOLDERS else "no such file"
@@ -150,7 +150,7 @@ def test_a_walk_shows_a_word(desk, tmp_path):
         refused("run", "1 2 3", "--head", 9, "--view", "encoder, layer 1", "--out", tmp_path / "a.png")
         == "head 9: encoder, layer 1 has 2 heads, numbered 1 to 2"
     )
-    said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # what it was called before
+    said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # the option's former name
     said("run", "1 2 3", "--walk", "--out", tmp_path / "new.html")
     assert (tmp_path / "old.html").read_text() == (tmp_path / "new.html").read_text()
 
@@ -166,7 +166,7 @@ def test_two_runs_side_by_side(desk, tmp_path):
 
 
 def test_two_inputs_side_by_side(desk, tmp_path):
-    """What is no run folder is a second input: a text or a picture for all, or a file with one for each."""
+    """An argument that is no run folder is a second input: a text or picture for all, or a file with one for each."""
     out = tmp_path / "a.html"
     said("run", "1 2 3", "--against", "1 3", "--beam", 2, "--out", out)
     both = [exhibit_of(load("run"), text, beam=2) for text in ("1 2 3", "1 3")]
@@ -287,9 +287,9 @@ def test_a_tree_beside_a_file(desk, tmp_path):
     assert shown[3].split()[:2] == ["all", "3"]
     tree = dependency_trees.read_trees(tmp_path / "trees")[1]
     assert (tmp_path / "look-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5", dependencies=tree)))
-    (tmp_path / "some.txt.heads").write_text("1 -1 1\n-1 0\n")  # beside the file it is found without being named
+    (tmp_path / "some.txt.heads").write_text("1 -1 1\n-1 0\n")  # the command finds this file beside the text
     before = (tmp_path / "look-2.html").read_text()
-    assert said("run", tmp_path / "some.txt", "--out", tmp_path) == shown[:2]  # and the table was not asked for
+    assert said("run", tmp_path / "some.txt", "--out", tmp_path) == shown[:2]  # without the table, which needs --tree
     assert (tmp_path / "look-2.html").read_text() == before
     (tmp_path / "one").write_text("-1 0\n")
     out = tmp_path / "a.html"
@@ -297,10 +297,10 @@ def test_a_tree_beside_a_file(desk, tmp_path):
 
 
 def test_the_phrasebook_needs_no_tree(tmp_path):
-    """Of a run of an earlier version, trained on the first edition; of no other sentence a tree is made up."""
+    """An older run, trained on the first edition, needs no tree for a sentence of the phrasebook; others get none."""
     out = tmp_path / "a.html"
     shown = said(STORED / "transformer", "she ate the pizza .", "--out", out)
-    assert shown == [str(out)]  # the table, which nobody asked for, is on the page
+    assert shown == [str(out)]  # the table is on the page without an option
     assert all(f'"{name}"' in out.read_text() for name in ("det", "nsubj", "obj", "punct"))
     assert said(STORED / "transformer", "she ate the xylophone .", "--out", out) == [str(out)]
     picture = tmp_path / "a.svg"

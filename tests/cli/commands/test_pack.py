@@ -1,4 +1,4 @@
-"""`regard pack` as a person types it, and a pack where a command takes a run."""
+"""`regard pack` from the command line, and commands that take a pack instead of a run."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def test_mistakes(tmp_path, packed):
 
 
 def test_commands_take_it_where_they_take_a_run(packed, tmp_path):
-    """Known by its content: its name says nothing."""
+    """Commands recognise a pack by its content, whatever its file name."""
     file = shutil.copy(packed, tmp_path / "a.txt")
     (tmp_path / "source").write_text("the dog sleeps\n")
     (tmp_path / "target").write_text("der Hund schläft\n")

@@ -1,4 +1,4 @@
-"""`regard runs` as a person types it."""
+"""`regard runs` from the command line."""
 
 import json
 

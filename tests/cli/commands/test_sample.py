@@ -1,4 +1,4 @@
-"""`regard sample` as a person types it, with mistakes."""
+"""`regard sample` from the command line, with mistakes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`regard score` as a person types it, with mistakes."""
+"""`regard score` from the command line, with mistakes."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def test_a_line_a_pair(at_desk):
     scored = load("run").score(SOURCES, TARGETS)
     shown = typed("run", "--source", "source.txt", "--target", "target.txt")
     assert [float(line) for line in shown.stdout.splitlines()] == [round(each.log_prob, 4) for each in scored]
-    count = 3 + 0 + 4 + 1 + len(TARGETS)  # with the end of each
+    count = 3 + 0 + 4 + 1 + len(TARGETS)  # including the END of each
     perplexity = math.exp(-sum(each.log_prob for each in scored) / count)
     unseen = "regard: x was never seen in training\n"
     assert shown.stderr == f"{unseen}4 pairs, {count} tokens, perplexity {perplexity:.4g}\n"
@@ -72,7 +72,7 @@ def test_pieces_and_means(at_desk):
 
 
 def test_several_runs_are_an_ensemble(at_desk):
-    """The mean of probabilities, token by token."""
+    """The score of an ensemble is the mean of the probabilities, token by token."""
     files = ["--source", "source.txt", "--target", "target.txt"]
     both = [load(name).score(SOURCES, TARGETS) for name in ("run", "other")]
     expected = [
@@ -89,7 +89,7 @@ def test_a_translation_has_the_score_that_is_given_here(at_desk, tmp_path):
         for text, outputs in zip(texts, load("run").stream(texts, nbest=3), strict=True)
         for each in outputs
     ]
-    found = [(text, each) for text, each in found if "<unk>" not in each.tokens]  # which cannot be written down
+    found = [(text, each) for text, each in found if "<unk>" not in each.tokens]  # <unk> cannot be typed
     assert found
     (tmp_path / "source").write_text("".join(f"{text}\n" for text, _ in found))
     (tmp_path / "target").write_text("".join(f"{each.text}\n" for _, each in found))

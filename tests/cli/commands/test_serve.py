@@ -1,4 +1,4 @@
-"""`regard serve` as a person types it, with mistakes: each is one sentence, before a run is opened."""
+"""`regard serve` from the command line, with mistakes: each gives one sentence before any run is opened."""
 
 import socket
 import sys
@@ -57,7 +57,7 @@ def test_a_port_that_is_taken_is_one_sentence():
 
 
 def test_a_flag_counts_more_than_the_file(tmp_path):
-    """The file says a port that cannot be; the flag says another that is taken."""
+    """The port in the file is invalid; the port of the flag is in use."""
     (tmp_path / "serve.toml").write_text('port = 1\ndevice = "cpu"\n')
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ def test_without_the_extra_it_says_what_to_install():
             del sys.modules[name]
         for name in [name for name in sys.modules if name in ("regard.serving.server", "regard.serving.app")]:
             del sys.modules[name]
-        for name in vars(serving)["__all__"]:  # what the door has loaded already
+        for name in vars(serving)["__all__"]:  # the names that the package has loaded already
             vars(serving).pop(name, None)
         sys.modules["uvicorn"] = sys.modules["fastapi"] = None  # as if they were not installed
 

@@ -1,4 +1,4 @@
-"""`regard show` as a person types it."""
+"""`regard show` from the command line."""
 
 import json
 import shlex

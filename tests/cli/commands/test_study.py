@@ -1,4 +1,4 @@
-"""`regard study`, from outside."""
+"""`regard study` from the command line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`regard train` as a person types it, with mistakes."""
+"""`regard train` from the command line, with mistakes."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def test_a_run_from_beginning_to_end(tmp_path, config):
     wrong = typed("--resume", run, "--set", "model.heads=4")
     assert wrong.exit_code == 2
     assert wrong.stderr.splitlines()[-1].endswith("step-000003: made with model.heads 2, but this run has 4")
-    assert typed("--resume", run, "--set", "training.steps=4").exit_code == 0  # the mistake before did it no harm
+    assert typed("--resume", run, "--set", "training.steps=4").exit_code == 0  # the mistake did not harm the run
 
 
 def test_two_files_and_a_folder_are_enough(tmp_path):
@@ -156,7 +156,7 @@ def test_pairs_of_one_file_are_trained_on(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_says_what_would_be_trained(tmp_path, config, monkeypatch):
-    fork_for_spawn(monkeypatch)  # tests/tasks/test_run_start.py starts a new one
+    fork_for_spawn(monkeypatch)  # tests/tasks/test_run_start.py spawns new processes
     shown = right(config, "--dry-run", "--steps", 6)
     rows = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())
     assert list(rows) == ["model", "data", "vocabulary", "batch", "device", "steps", "memory", "time"]

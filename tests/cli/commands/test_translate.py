@@ -1,4 +1,4 @@
-"""`regard translate` as a person types it: files, pipes, processes, odd text and mistakes."""
+"""`regard translate` from the command line: files, pipes, processes, odd text and mistakes."""
 
 import gzip
 import io
@@ -44,7 +44,7 @@ def said(*arguments, stdin=None) -> list[str]:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory) -> Path:
-    """Runs that reverse digits, more or less, and a file to translate."""
+    """Create runs that roughly reverse digits, and a file to translate."""
     folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
     common = {
         "data__longest": LONGEST,
@@ -70,7 +70,7 @@ def test_order_is_kept_and_empty_lines_stay_empty(at_desk):
     expected = load("run").translate(LINES)
     assert said("run", "in.txt") == expected
     assert expected[1] == expected[3] == ""
-    assert len(set(expected)) > 4  # or the order would mean little
+    assert len(set(expected)) > 4  # otherwise the order would mean little
     assert said("run", "in.txt", "--beam", 1) == load("run").translate(LINES, beam=1)
 
 
@@ -136,7 +136,7 @@ def test_split_translates_all_of_a_line(at_desk):
 
 
 def test_split_keeps_scores_links_and_prefixes(at_desk):
-    source = "1 2 3 . 4 5 ! 6"  # the marks are unknown words, and end sentences before digits all the same
+    source = "1 2 3 . 4 5 ! 6"  # the marks are unknown words, but still end sentences before digits
     row = json.loads(said("run", "--split", "--json", "--alignment", "--prefix", "7", "--nbest", 2, stdin=source)[0])
     parts = list(load("run").stream(["1 2 3 .", "4 5 !", "6"], prefixes=["7", "", ""], alignment=True, nbest=2))
     best, second = row["translations"]
@@ -154,7 +154,7 @@ def test_split_keeps_scores_links_and_prefixes(at_desk):
     assert {i for i, j in best["alignment"] if j >= first} <= {4, 5, 6, 7}
 
 
-# ---- what is written
+# ---- output
 
 
 def test_nbest_lists_are_those_of_moses(at_desk):
@@ -230,7 +230,7 @@ def test_options_reach_the_search(at_desk):
 
 def test_unknown_words_are_replaced(at_desk):
     source = "1 x 3 y\n"
-    replaced = typed("run", "--replace-unknown", "--prefix", "zzz", stdin=source)  # an unknown word is forced
+    replaced = typed("run", "--replace-unknown", "--prefix", "zzz", stdin=source)  # the prefix forces an unknown word
     assert "<unk>" in typed("run", "--prefix", "zzz", stdin=source).stdout
     assert "<unk>" not in replaced.stdout
     assert replaced.stdout.split()[0] in source.split()
@@ -244,7 +244,7 @@ def test_a_file_is_written_whole(at_desk, tmp_path):
     assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == (tmp_path / "out.txt").read_bytes()
     assert said("run", "in.txt", "--out", os.devnull) == []
     assert Path(os.devnull).is_char_device()
-    # The second line comes too late to be looked at in advance, and what stood there stays.
+    # The second line arrives too late for a check in advance, and the existing output stays.
     assert "line 2" in refused("run", "--out", tmp_path / "out.txt", stdin=b"1 2\n\0\n")
     assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == said("run", "in.txt")
     assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.gz"}
@@ -254,7 +254,7 @@ def test_a_file_is_written_whole(at_desk, tmp_path):
 
 
 def test_a_line_is_answered_before_the_next(at_desk):
-    """In a new interpreter that shows every warning: none reaches the pipe or standard error."""
+    """In a new interpreter that shows all warnings, no warning reaches the pipe or standard error."""
     command = [sys.executable, "-m", "regard", "translate", "run"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -277,19 +277,19 @@ def test_a_line_is_answered_before_the_next(at_desk):
 
 
 def by_ranks(*words):
-    """What two processes write that find each other as those of torchrun do."""
+    """Return the results of two processes with the environment variables that torchrun sets."""
     return fork_ranks(command(*words))
 
 
 def by_torchrun(*words):
-    """What two processes write that torchrun has started."""
+    """Return the result of torchrun with two processes."""
     given = ["--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard", *words]
     return [forked(lambda: torch.distributed.run.main(given))]
 
 
 @pytest.mark.parametrize("share", [by_ranks, pytest.param(by_torchrun, marks=pytest.mark.slow)])
 def test_two_processes_share_a_file(at_desk, tmp_path, share):
-    """Two processes, one result, as one alone would have written it."""
+    """Two processes write one result, the same as that of one process."""
     lines = [f"{i % 10} {i // 10 % 10} {i // 100}" for i in range(101)]
     (tmp_path / "many.txt").write_text("\n".join(lines))
     ranks = share("translate", "run", str(tmp_path / "many.txt"), "--json")
@@ -320,7 +320,7 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
     sys.stderr.truncate(0)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    commands.main(["translate", "run", "in.txt"], standalone_mode=False)  # results go to the terminal: they would mix
+    commands.main(["translate", "run", "in.txt"], standalone_mode=False)  # results to the terminal would mix
     assert sys.stderr.getvalue().strip("\0") == ""
 
 
@@ -416,7 +416,7 @@ STORED = Path(__file__).parents[2] / "stored_runs"
 
 
 def test_what_a_typed_text_says_and_its_output_leaves_out_is_reported(tmp_path):
-    """One token of output gives its source one of attention in all: most of 21 words got next to nothing."""
+    """A single output token gives its source a total attention of one: most of 21 words get next to nothing."""
     shown = right(STORED / "transformer", LONG, "--longest", 1)
     (said,) = [line for line in shown.stderr.splitlines() if "not translated" in line]
     assert said.startswith("regard: perhaps not translated: “")
@@ -441,7 +441,7 @@ def test_of_files_and_pipes_it_is_reported_where_it_is_asked_for(tmp_path):
         assert first["untranslated"] == []
         assert all(end - start >= 3 for start, end in second["untranslated"])
         assert second["untranslated"]
-        # The result is the same, whether or not somebody asks what is missing in it.
+        # The result is the same with and without the report on missing words.
         assert [json.loads(line)["translations"][0]["text"] for line in asked.stdout.splitlines()] == (
             silent.stdout.splitlines()
         )
@@ -469,7 +469,7 @@ def test_several_files_are_read_one_after_the_other(at_desk, tmp_path):
 
 
 def test_one_odd_byte_does_not_stop_the_lines_after_it(at_desk, tmp_path):
-    """In a file, a pipe, packed and as an argument; it is reported, and the outputs are as many as the inputs."""
+    """The byte may be in a file, a pipe, a packed file or an argument; it is reported, and each input has an output."""
     data = b"1 2 3\n4 \xe9 5\n6 7\n"
     (tmp_path / "odd.txt").write_bytes(data)
     (tmp_path / "odd.gz").write_bytes(gzip.compress(data))

@@ -1,4 +1,4 @@
-"""Stages of a walk: each from the one before it by the formula, from x to Σ a v, for every kind of attention."""
+"""Stages of a walk: each follows from the one before by the formula, from x to Σ a v, for all kinds of attention."""
 
 import pytest
 import torch
@@ -37,14 +37,14 @@ def test_each_stage_follows_from_the_one_before(name):
                 continue
             weights, shown = column(stages["a"]), view.weights[head, row]
             e, masked = column(stages["e"]), column(stages["e masked"])
-            large = max(1.0, float(e.abs().max()))  # without norms scores are large, and so are their last digits
+            large = max(1.0, float(e.abs().max()))  # without norms scores are large, and so are their rounding errors
             agree(weights[weights > 0], shown[shown > 0], rtol=1e-5 * large, atol=1e-7 * large)
             last = next(column(stages[symbol]) for symbol in ("e + b", "e/√d", "e") if symbol in stages)
             assert torch.equal(masked[masked.isfinite()], last[masked.isfinite()])
             assert (weights[masked == -torch.inf] == 0).all()
             assert last.isfinite().all()
             result = column(stages.get("softmax(e)", stages["a"]))
-            if len(stages["Σ a v"].values) == 1:  # not a sentence of a document each
+            if len(stages["Σ a v"].values) == 1:  # not one row for each sentence of a document
                 agree(torch.softmax(masked, 0), result, rtol=1e-4, atol=1e-6)
             if "tanh(W q + U k + b)" in stages:
                 attention = seen.looks.modules[view.name]
@@ -65,7 +65,7 @@ def test_each_stage_follows_from_the_one_before(name):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_x_times_its_matrices_is_q_k_and_v(name):
-    """By the weights themselves, of every head: the projections' own modules are not asked."""
+    """Multiply with the weight matrices of every head, without calling the projection modules."""
     forward, views = recorded(name)
     for view in views:
         module = forward.looks.modules[view.name]
@@ -91,7 +91,7 @@ def test_x_times_its_matrices_is_q_k_and_v(name):
 
 
 def matrix_product(module, number, head, x):
-    """x W + b of one head, with q, k and v numbered 0, 1, 2."""
+    """Return x W + b of one head, with q, k and v numbered 0, 1, 2."""
     deep, wide, heads = module.query_size, module.value_size, module.heads
     part = [module.query, module.key, module.value][number]
     if module.split == "input":
@@ -186,7 +186,7 @@ def test_the_scale_is_there_if_the_score_has_one(score, scaled, scale):
 
 
 class Looking(nn.Module):
-    """The least that a graph can be made of: an attention between an embedding and a readout."""
+    """A minimal model for a graph: an attention between an embedding and a readout."""
 
     limit, projects, config = None, True, None
 
@@ -213,7 +213,7 @@ def test_a_mask_is_there_if_and_only_if_a_span_limits(span, there):
 
 
 class Nearness(Dot):
-    """A score of someone's own."""
+    """A user's own score."""
 
     def compare(self, projected_query, projected_keys, first=0):
         return -torch.cdist(projected_query, projected_keys)

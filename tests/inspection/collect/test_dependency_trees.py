@@ -1,4 +1,4 @@
-"""Dependency trees: read from files, set on words, and followed by heads whose weights are planted."""
+"""Dependency trees: read from files, mapped to words, and followed by heads with planted weights."""
 
 import time
 from types import SimpleNamespace
@@ -110,7 +110,7 @@ def test_the_phrasebooks_own_files(tmp_path):
 
 def test_relations_stand_beside_heads(tmp_path):
     (tmp_path / "some.heads").write_text("1 -1 1\n\n-1 0\n")
-    assert [tree.relations for tree in read_trees(tmp_path / "some.heads")] == [(), ()]  # as earlier versions wrote
+    assert [tree.relations for tree in read_trees(tmp_path / "some.heads")] == [(), ()]  # an earlier format
     (tmp_path / "some.relations").write_text("nsubj root obj\nroot punct\n")
     found = read_trees(tmp_path / "some.heads")
     assert [tree.relations for tree in found] == [("nsubj", "root", "obj"), ("root", "punct")]
@@ -124,7 +124,7 @@ def test_relations_stand_beside_heads(tmp_path):
 
 
 def trained_on(task="translate", **data):
-    """A run, as far as a tree hangs on it."""
+    """Return the part of a run that decides its trees."""
     settings = SimpleNamespace(task=task, data=DataSettings(**data))
     return SimpleNamespace(settings=settings, can=lambda action: action == task)
 
@@ -137,12 +137,12 @@ def test_the_phrasebook_knows_its_own_sentences():
     assert find_trees(None, ["She ate the pizza."], ["She ate the pizza."], run) == [tree]
     old = trained_on(builtin="phrasebook", builtin_edition=1)
     assert phrasebook_tree(old, "she ate the pizza .").relations == (*tree.relations, "punct")
-    assert phrasebook_tree(old, "She ate the pizza.") is None  # not as that edition writes it
+    assert phrasebook_tree(old, "She ate the pizza.") is None  # that edition writes it differently
 
 
 @pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.slow)], ids=["short", "whole"])
 def test_many_texts_share_the_search(monkeypatch, share):
-    """However many there are, they are looked for as long as a few of them."""
+    """100 texts and 1000 texts take equally many tries in all."""
     spent, found = [], builtin.find_example
 
     def find(name, text, *, tries, **options):
@@ -152,7 +152,7 @@ def test_many_texts_share_the_search(monkeypatch, share):
     monkeypatch.setattr(builtin, "find_example", find)
     monkeypatch.setattr(dependency_trees, "BUDGET", dependency_trees.BUDGET // share)
     for count in (100, 1000):
-        texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it has not
+        texts = ["Ate she pizza the."] * count  # words of the grammar in an order that it never produces
         begun = time.process_time()
         assert find_trees(None, texts, texts, trained_on(builtin="phrasebook")) == [None] * count
         assert time.process_time() - begun < 60 / share
@@ -163,11 +163,11 @@ def test_many_texts_share_the_search(monkeypatch, share):
 @pytest.mark.parametrize("text", ["She ate the pizza!", "She ate SHE ate.", "She eated the pizza.", "Ate the she.", ""])
 def test_no_tree_is_made_up(text):
     assert phrasebook_tree(trained_on(builtin="phrasebook"), text) is None
-    for data in ({"builtin": "copy"}, {}, {"builtin": "phrasebook", "task": "language-model"}):  # other runs know none
+    for data in ({"builtin": "copy"}, {}, {"builtin": "phrasebook", "task": "language-model"}):  # runs without trees
         assert phrasebook_tree(trained_on(**data), "She ate the pizza.") is None
 
 
-# ---- heads that follow
+# ---- heads that follow a tree
 
 
 def planted(weights, pieces, words, texts, rows="source"):
@@ -177,7 +177,7 @@ def planted(weights, pieces, words, texts, rows="source"):
 
 
 def test_heads_that_follow_are_counted():
-    """Head 1 looks at each word's head, head 2 always at the word before, head 3 nowhere."""
+    """Head 1 attends to each word's head, head 2 always to the word before, head 3 to nothing."""
     pieces, words = ("I", "ate", "piz", "za", "yesterday", "."), (0, 1, 2, 2, 3, 4)
     weights = torch.zeros(3, 6, 6)
     weights[0, :, 1] = 1
@@ -201,7 +201,7 @@ def test_heads_that_follow_are_counted():
 
 
 def test_weights_of_a_words_pieces_are_one():
-    """Two pieces of a word, each looked at a little, outweigh another word that is looked at more than either."""
+    """Two pieces of one word, each with a small weight, outweigh another word with a larger weight than either."""
     weights = torch.zeros(1, 3, 3)
     weights[0, 0] = torch.tensor([0.4, 0.3, 0.3])
     sides, views = planted(weights, ("a", "b", "c"), (0, 1, 1), ("a", "bc"))
@@ -217,19 +217,19 @@ def test_what_is_read_can_look_back_only():
     made = dependencies_of(ParsedTree((1, -1, 0)), sides, views)
     assert made.words == {"": 1}  # the head of the first word comes after it
     assert made.follows[0].hits == {"": 1}
-    assert made.back == {"": 1}  # which can look back at that word, and does
+    assert made.back == {"": 1}  # the second word can attend back to the first, and does
     assert made.follows[0].back == {"": 1}
 
 
 def test_a_verb_may_look_at_its_object():
-    """One head looks from the verb at its object, another from the object at its verb."""
+    """One head attends from the verb to its object, another from the object to its verb."""
     weights = torch.zeros(2, 3, 3)
     weights[0, 1, 2] = weights[1, 2, 1] = 1
     sides, views = planted(weights, ("she", "ate", "pizza"), (0, 1, 2), ("she", "ate", "pizza"))
     made = dependencies_of(ParsedTree((1, -1, 1), ("nsubj", "root", "obj")), sides, views)
     assert [(head.hits["obj"], head.back["obj"]) for head in made.follows] == [(0, 1), (1, 0)]
     table = relation_table([made], views).splitlines()
-    assert "obj       1      encoder, layer 1, head 2  1.00" in table[3]  # of equals that to the head
+    assert "obj       1      encoder, layer 1, head 2  1.00" in table[3]  # on a tie, the direction to the head wins
     only, views = planted(weights[:1], ("she", "ate", "pizza"), (0, 1, 2), ("she", "ate", "pizza"))
     table = relation_table([dependencies_of(ParsedTree((1, -1, 1), made.relations), only, views)], views).splitlines()
     assert "obj       1      encoder, layer 1, head 1, from the head  1.00" in table[3]

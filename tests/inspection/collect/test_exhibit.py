@@ -1,4 +1,4 @@
-"""Views of an exhibit by name or title; sides as they are drawn; pieces merged to words, against a plain loop."""
+"""Views of an exhibit by name or title; sides as drawn; pieces merged to words, against a plain loop."""
 
 import math
 import random
@@ -37,7 +37,7 @@ VIEWS = [view("a", "encoder"), view("b", "cross", "Decoder, layer 1"), view("c",
 def test_a_view_is_found_by_its_name_or_its_title():
     assert find_view(VIEWS, "a") is VIEWS[0]
     assert find_view(VIEWS, "decoder, LAYER 1") is VIEWS[1]
-    # By default it is the last to the source or to a memory.
+    # The default is the last view of the source or of a memory.
     assert find_view(VIEWS, None) is VIEWS[2]
     assert find_view([*VIEWS, view("e", "memory")], None).name == "e"
     assert find_view([VIEWS[0], VIEWS[3]], None) is VIEWS[0]
@@ -111,7 +111,7 @@ IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
 
 
 def loop(weights, rows, columns):
-    """The definition, in plain numbers."""
+    """Merge pieces to words by the definition, in plain numbers."""
     count = [max((word for word in words if word is not None), default=-1) + 1 for words in (rows, columns)]
     out = [[0.0] * count[1] for _ in range(count[0])]
     for i in range(count[0]):
@@ -136,14 +136,14 @@ def test_rows_still_sum_to_one(rows, columns):
     merged = merge(weights, rows, columns)
     assert merged.shape == (2, 3, rows[-1] + 1, columns[-1] + 1)
     torch.testing.assert_close(merged.sum(-1), torch.ones(merged.shape[:-1], dtype=torch.float64))
-    for head in (0, 1):  # heads do not know of each other
+    for head in (0, 1):  # heads are independent
         torch.testing.assert_close(merged[head, 2], merge(weights[head, 2], rows, columns))
 
 
 @given(IN_ORDER, IN_ORDER)
 def test_what_is_dropped_is_dropped(rows, columns):
     weights = torch.rand(len(rows) + 1, len(columns) + 2, dtype=torch.float64)
-    weights[-1], weights[:, 0] = math.nan, math.inf  # END and a tag: whatever is in them
+    weights[-1], weights[:, 0] = math.nan, math.inf  # END and a tag: their weights do not matter
     merged = merge(weights, [*rows, None], [None, *columns, None])
     torch.testing.assert_close(merged, merge(weights[:-1, 1:-1], rows, columns))
 
@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_named():
             merge(torch.rand(shape), rows, columns)
 
 
-# ---- words that the vocabulary has not
+# ---- words outside the vocabulary
 
 STRANGE = ("xylophonic", "Quetzal-", "ZZZ9", "日本")
 
@@ -180,7 +180,7 @@ STRANGE = ("xylophonic", "Quetzal-", "ZZZ9", "日本")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_documents_show_unknown_words_as_they_were_typed(name, seed):
-    """Strange words at places drawn anew: shown as typed, marked, and nothing else is."""
+    """Strange words at random positions are shown as typed and marked, and no other word is."""
     draw = random.Random(f"{name} {seed}")
     words = draw.choice(REVIEWS).source.split()
     places = sorted(draw.sample(range(len(words)), min(3, len(words))))
@@ -204,7 +204,7 @@ def test_words_that_do_not_agree_stay_as_they_were_read():
     row = [*tokenizer.encode("the xylophonic"), END]
     first = tokenizer.decode(row[:1])
     assert document_sides(tokenizer, row, [f"{first} xylophonic"], ends=False)["source"].texts == (first, "xylophonic")
-    # A text that was cut ends before what was typed; another text is not that of the row.
+    # A truncated row ends before the typed text does; a different text does not match the row.
     more = document_sides(tokenizer, row, [f"{first} xylophonic", "and more"], ends=False)["source"]
     assert more.texts == (first, "xylophonic")
     for other in (["another xylophonic"], [first], []):
@@ -262,7 +262,7 @@ def test_nothing_is_lost_of_any_tokenizer(kind):
         assert_close(by_part.sum(-1), weights.sum(-1))
         if kind in ("bpe", "character"):
             assert set(parts.texts) >= {"."} or "." not in text
-        # What stands between spaces is what it was.
+        # The characters between spaces are unchanged.
         bare = "".join(parts.texts[1:-1])
         assert bare == "".join(whole.texts)
         assert by_word.shape[-1] == len(whole.texts)

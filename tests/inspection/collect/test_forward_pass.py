@@ -1,4 +1,4 @@
-"""A model's pass over an example, watched and recorded."""
+"""A model's pass over an example, with hooks and recorded."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def test_recording_changes_nothing(name):
     # Projections are three products here and one there: the last digits of the largest logit may differ.
     agree(plain.log_probs, recorded.log_probs, rtol=0, atol=4e-6 * max(1.0, float(plain.logits.abs().max())))
     assert not plain.recording.steps
-    assert set(plain.recording.calls) <= {"heads"}  # of a memory, which have views of their own
+    assert set(plain.recording.calls) <= {"heads"}  # those of a memory, which have their own views
     for module in run.model.modules():
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
@@ -77,7 +77,7 @@ def test_hooks_go_when_the_pass_fails():
 
 
 def test_maps_of_a_backbone_are_not_kept():
-    """Of a captioner's picture nothing [b c h w] is held; of a map that looks at itself the attention's own."""
+    """A captioner's recording holds no tensor [b c h w]; a ConvNet's holds only those of its attention."""
     for name, own in (("captioner", set()), ("convnet", {"attention"})):
         run = subject(name)
         recording = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True).recording
@@ -90,11 +90,11 @@ def max_rank(call):
     return max(each.ndim for each in (*call.inputs, call.output) if isinstance(each, torch.Tensor))
 
 
-# ---- heads of a memory
+# ---- memory heads
 
 
 def test_a_machine_moves_in_its_memory():
-    """The weights of the last step are those that the machine has then, and the first of it stands where it began."""
+    """The last weights of the views are those of the machine's memory, and the first are its initial weights."""
     run, exhibit = subject("ntm"), exhibit_of_subject("ntm")
     views = {view.name: view for view in exhibit.views}
     read = [run.tokenizers.target.library.token_to_id(piece) for piece in exhibit.sides["read"].pieces]
@@ -113,7 +113,7 @@ def test_a_machine_moves_in_its_memory():
 
 @pytest.mark.parametrize("name", ["ntm", "ntm-lstm"])
 def test_each_stage_follows_from_the_one_before(name):
-    """Content, gate, shift and sharpening, from the paper's formulas, slot by slot."""
+    """Compute content, gate, shift and sharpening from the paper's formulas, slot by slot."""
     exhibit = exhibit_of_subject(name)
     assert [view.name for view in exhibit.views] == list(MEMORY_VIEWS)
     for view in exhibit.views:

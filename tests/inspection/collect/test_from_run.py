@@ -1,4 +1,4 @@
-"""Exhibits of every kind: their shapes and sides, the alignment they show, odd inputs, and time."""
+"""Exhibits of every kind: their shapes and sides, their alignment, odd inputs, and time."""
 
 import copy
 import json
@@ -57,7 +57,7 @@ def test_every_kind_is_collected(name):
             assert extra is None or extra.shape == (heads, n)
         if view.entropy is not None and view.centre is None and not view.name.endswith("intra"):
             by_sentence = isinstance(view.numbers, Numbers) and view.numbers.groups is not None
-            total = len(exhibit.sides["sentences"].pieces) if by_sentence else 1  # words sum to one in each sentence
+            total = len(exhibit.sides["sentences"].pieces) if by_sentence else 1  # the words of a sentence sum to one
             torch.testing.assert_close(view.weights.sum(-1), torch.full((heads, n), float(total)))
             assert (view.entropy >= -1e-6).all()
             assert (view.entropy <= math.log(m) + 1e-5).all()
@@ -66,11 +66,11 @@ def test_every_kind_is_collected(name):
     for side in exhibit.sides.values():
         assert len(side.words) == len(side.pieces)
         assert {word for word in side.words if word is not None} == set(range(len(side.texts)))
-        assert all(side.texts) or not exhibit.output.strip()  # an untrained model may write white space alone
+        assert all(side.texts) or not exhibit.output.strip()  # an untrained model may write only white space
     assert "<html" in str(page(exhibit))
 
 
-# ---- what reads as an alignment
+# ---- attention that serves as an alignment
 
 
 def test_the_choice_of_the_run_is_taken(tmp_path):
@@ -193,7 +193,7 @@ print(min(times))
 
 @pytest.mark.slow
 def test_six_layers_of_eight_heads_are_quick():
-    """At 40 words within two seconds of one core, a beam of five among it; where no shapes are checked."""
+    """40 words with a beam of five take less than two seconds on one core, without shape checks."""
     home = {"PYTHONPATH": str(Path(__file__).parents[2])}
     seconds = float(subprocess.check_output([sys.executable, "-c", QUICK], env={**os.environ, **home}, text=True))
     assert seconds < 2
@@ -214,7 +214,7 @@ def before_of(name: str) -> float:
 
 
 def by_hand(name: str, edit) -> float:
-    """How much the log-probability changes when `edit` has changed a copy of the model."""
+    """Return the change of the log-probability after `edit` has changed a copy of the model."""
     edited = copy.deepcopy(subject(name).model)
     with torch.no_grad():
         edit(edited)
@@ -267,7 +267,7 @@ def test_contexts_against_what_reads_them(name, view):
 
 
 def test_a_machine_whose_heads_are_silent():
-    """By steps of its own: what is read is put to nothing, or nothing is written, in one half of the work."""
+    """Compare with steps written here: a silent head reads zeros or writes nothing in one half of the work."""
     run = subject("ntm")
     found = ablate(run, TEXT, **BRIEF)
     model, forced = run.model, force(run, TEXT, **BRIEF)
@@ -315,7 +315,7 @@ def test_a_machine_whose_heads_are_silent():
     "name", ["rnnsearch", "luong-local-m", "transformer", "lstmn", "ntm", "han", "captioner", "convnet", "lstmn-writes"]
 )
 def test_all_heads_of_all_views(name, monkeypatch):
-    """Together in one batch or one by one, the changes are the same; and nothing is left behind in the model."""
+    """The changes are equal in one batch and one by one, and the model keeps no trace of them."""
     run = subject(name)
     exhibit = exhibit_of(run, item_of(name), ablate=True, **BRIEF)
     changes = exhibit.ablation.changes
@@ -357,7 +357,7 @@ CROSSING = [name for name in (*TRANSLATORS, *CAPTIONERS) if name in ATTENTIVE an
 
 @pytest.mark.parametrize("name", CROSSING)
 def test_what_is_written_looks_as_steps_say(name):
-    """Coverage, summed step by step over caches, grows by what each row of the last view to the source shows."""
+    """At each step, coverage in the cache grows by the row of the last view of the source."""
     run, exhibit = subject(name), exhibit_of_subject(name)
     ids = run.tokenizers.source.encode(TEXT)
     source = Pictures(item_of(name)[None]) if name in CAPTIONERS else tokens_of([ids])
@@ -373,12 +373,12 @@ def test_what_is_written_looks_as_steps_say(name):
     view = [each for each in exhibit.views if each.role == "cross"][-1]
     found = view.weights.mean(0)
     torch.testing.assert_close(found[:, : rows[0].shape[-1]], torch.stack(rows), rtol=1e-4, atol=1e-5)
-    if ALL[name]["kind"] == "pointer":  # its END is a place of the source, too
+    if ALL[name]["kind"] == "pointer":  # the source's END is one of its positions, too
         assert exhibit.sides["source"].pieces[-1] == "</s>"
 
 
 def test_the_first_layer_by_hand():
-    """Heads of the encoder, of the decoder's own past, and of a language model."""
+    """Compute the weights of the first layer by hand: encoder, decoder self-attention, and a language model."""
     run, exhibit = subject("transformer"), exhibit_of_subject("transformer")
     ids = run.tokenizers.source.encode(TEXT)
 
@@ -486,7 +486,7 @@ def test_hard_attention_takes_the_likeliest(name):
     assert view.picked.dtype == torch.int64
     assert torch.equal(view.weights.argmax(-1), view.picked)
     assert ((view.weights == 0) | (view.weights == 1)).all()
-    assert (view.entropy > 0).any()  # of the probabilities, not of what was taken
+    assert (view.entropy > 0).any()  # the entropy of the probabilities, not of the chosen keys
 
 
 CHOSEN = [
@@ -497,7 +497,7 @@ FORMS |= dict.fromkeys(("luong-concat", "rnnsearch", "lstmn"), "additive")
 
 
 def weights_from(numbers):
-    """Softmax of the scores, written down once more with torch alone."""
+    """Compute the softmax of the scores again with torch alone."""
     if numbers.score == "dot":
         scores = numbers.scale * torch.einsum("hnd,hmd->hnm", numbers.query, numbers.keys)
     elif numbers.score == "additive":
@@ -514,7 +514,7 @@ def weights_from(numbers):
     else:
         groups = torch.tensor(numbers.groups)
         weights = torch.cat([scores[..., groups == each].softmax(-1) for each in groups.unique()], -1)
-    weights = weights.nan_to_num(0.0)  # of a row that may look at nothing
+    weights = weights.nan_to_num(0.0)  # a row may have every key masked
     return weights if numbers.gate is None else weights * numbers.gate
 
 

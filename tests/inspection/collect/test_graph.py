@@ -1,4 +1,4 @@
-"""A graph is what ran: every module once, no other, with the shapes that hooks see, and edges that go forward."""
+"""A graph shows what ran: every module once, no other, the shapes that hooks see, and edges that go forward."""
 
 import re
 from functools import cache
@@ -20,7 +20,7 @@ CONCATENATE = "encoder/cat"
 
 
 def parameters_that_matter(model):
-    """The modules with parameters of their own that the output hangs on: those that get a gradient."""
+    """Return the modules with own parameters that affect the output: those that get a gradient."""
     model.zero_grad()
     with torch.enable_grad():
         run_pass(model).square().sum().backward()
@@ -32,7 +32,7 @@ def parameters_that_matter(model):
 
 
 def run_pass(model):
-    """A pass over inputs like those of a graph, without hooks."""
+    """Run a pass over inputs like those of a graph, without hooks."""
     kind = trace.kind_of(model)
     sizes = iter([3, 4, 6, 5])
     source = make_source(model, sizes, {})
@@ -44,12 +44,12 @@ def run_pass(model):
     return model.output(model.decode(memory, target)[0])
 
 
-# ---- what is in it
+# ---- contents
 
 
 @cache
 def drawn_of(name):
-    """The graph of a model, folded and whole, and what hooks saw beside the latter: shapes by module."""
+    """Return the folded and the full graph of a model, and the shapes by module that hooks saw during the full one."""
     model, seen = subject(name).model, {}
 
     def note(path):
@@ -72,7 +72,7 @@ def drawn_of(name):
 def test_every_module_that_ran_is_there_once_and_no_other(name):
     folded, whole, _ = drawn_of(name)
     expected = parameters_that_matter(subject(name).model)
-    if name == "captioner-hard":  # the likeliest place is taken: no gradient goes through that choice
+    if name == "captioner-hard":  # it takes the likeliest position: the choice passes no gradient
         expected |= {f"decoder.cross.{part}" for part in ("score", "score.query", "score.key")}
     for graph in (folded, whole):
         there = [name for node in graph.nodes for name in (*node.modules, *node.folded)]
@@ -104,7 +104,7 @@ def test_shapes_are_those_that_hooks_see(name):
         assert node.shape in seen[node.name], node.name
 
 
-# ---- what it says of a model
+# ---- what a graph says about a model
 
 
 def test_norms_stand_before_or_after_as_the_model_has_them():
@@ -146,7 +146,7 @@ def test_a_language_model_has_one_side_and_a_classifier_another():
 
 
 class Own(Model):
-    """A model of someone's own, of torch's parts: an encoder of layers, and a cell that is called step by step."""
+    """A user's own model from torch's parts: an encoder of layers, and a cell that is called step by step."""
 
     def __init__(self):
         super().__init__()
@@ -337,14 +337,14 @@ def test_every_pattern_can_be_read_and_every_index_is_closed(name):
 
 @pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
 def test_the_first_graph_is_the_second(positions):
-    """Tables of positions are made once per process: the first pass must not show how."""
+    """Position tables are cached once per process: the first graph must not differ because it computes them."""
     for each in (near_turns, near_sinusoids):
         each.cache_clear()
     model = make("transformer", positions=positions)
     assert model_graph(model).svg == model_graph(model).svg
 
 
-# ---- layers that are alike
+# ---- identical layers
 
 
 def test_alike_layers_are_folded_with_their_number():

@@ -1,4 +1,4 @@
-"""Where captioners look, against weights of single words and planted looks; and what words of documents count."""
+"""Where captioners look, against weights of single words and planted looks; and how much words of documents count."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def tokenizer():
 
 
 def draw_without_ties(name, tokenizer):
-    """A captioner and pictures whose places all differ: of equal ones, either may be the place with the best score."""
+    """Draw a captioner and pictures with distinct positions: between equal ones the best score would be arbitrary."""
     for _ in range(100):
         model, source = captioner(name, words=tokenizer.size), pictures(2)
         with torch.no_grad():
@@ -33,7 +33,7 @@ def draw_without_ties(name, tokenizer):
 
 @pytest.mark.parametrize("name", ["soft", "hard", "straight-through", "transformer"])
 def test_a_word_looks_where_it_was_written_from(name, tokenizer):
-    """At the step that reads the word before it."""
+    """A word's weights are those of the step that reads the word before it."""
     model, source = draw_without_ties(name, tokenizer)
     texts = [SCENES[0].target, SCENES[1].target]
     found = attention_maps(model, tokenizer, source.pixels, texts)
@@ -50,14 +50,14 @@ def test_a_word_looks_where_it_was_written_from(name, tokenizer):
 
 
 def test_places_on_a_box():
-    """Of four by four places of 16 pixels: middles at 8, 24, 40, 56; a box of 20 to 44 across grows to 12 to 52."""
+    """With 4 × 4 positions of 16 pixels the middles are 8, 24, 40, 56; a box from 20 to 44 grows to 12 to 52."""
     found = on_box((20, 0, 44, 1), (4, 4), 64)
     assert found.tolist() == [[False, True, True, False], *([[False] * 4] * 3)]
     assert on_box((0, 0, 64, 64), (2, 5), 64).all()
 
 
 def test_looks_are_counted_by_shapes(tokenizer, monkeypatch):
-    """All weight on the place of the word's own shape is right, on another's is wrong, and on a corner rarely right."""
+    """All weight on the word's own shape is right, on another shape wrong, and on a corner rarely right."""
     model = captioner("soft", words=tokenizer.size, stages=3).float()
     wanted: list[torch.Tensor] = []
 

@@ -1,4 +1,4 @@
-"""A trace has what was called and nothing else, and leaves the model as it was."""
+"""A trace contains exactly what was called, and leaves the model unchanged."""
 
 import math
 
@@ -123,7 +123,7 @@ def test_a_module_that_is_called_by_another_method_is_named_by_its_own_name():
 
 
 def test_a_function_gives_what_it_wrote_and_not_what_it_wrote_with():
-    """The cell's step writes h and c side by side, and at first with nothing before it: all of it is the function's."""
+    """The cell's step writes h and c side by side; the whole tensor belongs to the function, also at the first step."""
     graph = graph_of(subject("lstmn-plain").model)
     for side in ("encoder", "decoder"):
         step = f"{side}.layers.0/step_lstm"

@@ -1,4 +1,4 @@
-"""Walks: which word is walked, and the states that come with it."""
+"""Walks: which word they follow, and the states that come with it."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_a_pointers_stages_have_the_symbols_of_its_paper():
     assert stages["p"].formula == "p(y) = Σ p(C_i = j), x_j = y"
 
 
-# ---- which word
+# ---- the word
 
 
 def test_words_and_titles():
@@ -100,7 +100,7 @@ def test_what_cannot_be_walked():
 
 @pytest.mark.parametrize("name", ["rnn", "rnn-sutskever", "luong-dot-unfed", "pointer"])
 def test_states_are_those_of_the_whole_sentence(name):
-    """The decoder's states of one pass over all words, beside those that arrived step by step."""
+    """The decoder's states in one pass over all words equal those computed step by step."""
     run = subject(name)
     seen, _ = recorded(name)
     made = walk(run, TEXT, beam=2, longest=5)
@@ -114,7 +114,7 @@ def test_states_are_those_of_the_whole_sentence(name):
         states, _ = model.decoder(x, memory.sentence["start"])
     read = [state for state in made.states if state.side == "source"]
     written = [state for state in made.states if state.side == "target"]
-    if name == "rnn-sutskever":  # it was read from behind
+    if name == "rnn-sutskever":  # the model reads in reverse
         read.reverse()
         assert made.states[0].piece == seen.sides["source"].pieces[-1]
     agree(torch.stack([state.values for state in read]), memory.states[0], rtol=1e-5, atol=1e-6)
@@ -132,7 +132,7 @@ def test_states_arrive_one_by_one(name):
         assert bool(made.gates) == (name == "transformer-recurrence")
         return
     written = len(seen.sides["read"].pieces) if "read" in seen.sides else 0
-    reads = "source" in seen.sides and name != "rnnsearch-blocks"  # blocks go from layer to layer, and have no steps
+    reads = "source" in seen.sides and name != "rnnsearch-blocks"  # blocks compute layer by layer, without steps
     count = len(seen.memory.states[0]) if reads else 0
     assert len(states) == count + written
     assert all(len(state.values) == subject(name).settings.model.size for state in states if state.side == "target")
@@ -183,7 +183,7 @@ def test_both_directions_of_every_layer(kind, layers):
 
 
 def check_ranges(values, kind):
-    """Gates are between 0 and 1, by the names that they have."""
+    """Check that the gates have the right names and lie between 0 and 1."""
     symbols = {"rnn": [], "gru": ["r", "z", "h̃"], "lstm": ["i", "f", "o", "ĉ", "c"]}[kind]
     assert list(values) == [*symbols, "h"]
     for symbol in set(symbols) & set("rzifo"):
@@ -193,7 +193,7 @@ def check_ranges(values, kind):
 @pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
 @torch.no_grad()
 def test_c_at_every_step_and_from_a_state(kind):
-    """An LSTM's c after each word is the end of a sentence that stops there."""
+    """An LSTM's c after each word equals its final state for a sentence that ends there."""
     layer = random(Layer(kind, 4, 3))
     x, start = torch.randn(2, 6, 4), torch.randn(2, layer.parts, 3)
     with record_modules(layer) as recording:
@@ -215,7 +215,7 @@ def test_steps_one_by_one(kind):
     with record_modules(stack) as recording:
         for x in torch.randn(5, 2, 4):
             states.append(stack.step(stack.each[0].project(x), states[-1])[1])
-    assert "step" not in stack.each[0].__dict__  # the methods are the class's own again
+    assert "step" not in stack.each[0].__dict__  # the class's own methods are restored
     for number, layer in enumerate(stack.each):
         values = step_gates(layer, recording.steps[f"layers.{number}"])
         agree(values["h"], torch.stack([each[:, number, 0] for each in states[1:]], 1), **EXACT)
@@ -227,7 +227,7 @@ def test_steps_one_by_one(kind):
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_every_layer_of_every_kind(name):
-    """Of a whole model: all layers that it has, as many words as it read, h as the pass itself had it."""
+    """Of a whole model: every layer is there, with one h for each word it read, as in the pass itself."""
     forward, _ = recorded(name)
     recording, made = forward.recording, gates_of(forward)
     layers = [each for each, module in forward.model.named_modules() if hasattr(module, "step_method")]
@@ -243,7 +243,7 @@ def test_every_layer_of_every_kind(name):
 
 
 def matches(forward, gates, name):
-    """Whether these are the gates of the layer of a name that took its steps one by one."""
+    """Whether these are the gates of the named layer, which took its steps one by one."""
     if name == "controller":
         return True
     side = "source" if name.startswith("encoder") or "read" not in forward.sides else "read"
@@ -253,7 +253,7 @@ def matches(forward, gates, name):
 
 @pytest.mark.parametrize("name", ["rnn", "rnn-sutskever", "rnnsearch", "luong", "pointer", "luong-local-m"])
 def test_an_encoders_h_is_what_it_left(name):
-    """In the order of the text, whichever way it was read."""
+    """The states are in the order of the text, in whichever direction the encoder read it."""
     forward, _ = recorded(name)
     made = [gates for gates in gates_of(forward) if gates.side == "source"]
     layer = len(made) if "luong" in name or "sutskever" in name else 1
@@ -288,8 +288,8 @@ def test_an_lstmn_has_both_tapes():
 
 
 HEADS = [name for name in ATTENTIVE if name.startswith(("transformer", "encoder", "captioner-transformer"))]
-# A probability moves by the share that its logit moves by. Without norms logits grow from layer to layer: to tens where
-# there is no residual stream either, and to thousands where there is one; a float's last digit is then a thousandth.
+# A probability changes by the same share as its logit. Without norms logits grow from layer to layer: to tens without a
+# residual stream, and to thousands with one, where the last digit of a float is a thousandth.
 PROBABILITIES = {"transformer-bare": 5e-5, "transformer-no-norm": 5e-3}
 
 
@@ -324,7 +324,7 @@ ACTIVATIONS = {"ReLU": lambda x: x.clamp(min=0), "SiLU": lambda x: x / (1 + torc
 
 
 def check_residuals(block, part, y, vector):
-    """Add and norm in the order of the block, then the feed-forward net; each only where the block has it."""
+    """Check add and norm in the block's order, then the feed-forward net; each only if the block has it."""
     pre, post, adds = block.norm == "pre", block.norm == "post", block.has_residual
     stream, letter = (vector["r"], "r") if pre else (vector["x"], "x")
     parts = [(part, y, "y")]
@@ -354,7 +354,7 @@ def check_residuals(block, part, y, vector):
 
 @pytest.mark.parametrize("name", ["transformer", "transformer-post", "encoder-writes"])
 def test_the_stream_is_followed_to_the_logits(name):
-    """From a block below the last: each layer's own output, the last norm, and the readout of it."""
+    """Starting below the last block: each layer's output, the last norm, and its readout are right."""
     forward, _ = recorded(name)
     stack = "encoder" if name == "encoder-writes" else "decoder"
     _, stages = walked(name, f"{stack}.blocks.0.attention", 0, 2)
@@ -375,7 +375,7 @@ def test_a_word_of_the_source_ends_in_the_memory():
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_likeliest_are_those_of_the_models_own_logits(name):
-    """Of a pass that nobody watches or records."""
+    """Compare with a pass without hooks or recording."""
     forward, views = recorded(name)
     run = subject(name)
     with torch.no_grad():
@@ -388,7 +388,7 @@ def test_the_likeliest_are_those_of_the_models_own_logits(name):
         made, stages = walked(name, *((None, None) if view is None else (view.name, 0)), row)
         own = logits[0 if forward.forced.target is None else row]
         best = own.topk(min(5, len(own)))
-        # A recorded pass has three products where a plain one has one: the last digits of the largest logit may differ.
+        # A recorded pass multiplies three times where a plain one does once: the largest logit's last digits may vary.
         last_digits = 2e-6 * max(1.0, float(own.abs().max()))
         agree(best.values, stages["logits"].values[:, 0], rtol=0, atol=last_digits)
         share = PROBABILITIES.get(name, 1e-5)
@@ -412,7 +412,7 @@ def test_rnnsearch_reads_its_deep_output():
     pairs = product(model.deep, together).unflatten(0, (2, -1))
     agree(pairs.amax(0), stages["t̃_i"].values[0], rtol=1e-4, atol=1e-5)
     state = forward.recording.steps["cell"][1].after[0, 0]
-    agree(state, stages["q"].values[0])  # the query is the state before
+    agree(state, stages["q"].values[0])  # the query is the previous state
 
 
 def test_luong_reads_its_attentional_state():

@@ -1,4 +1,4 @@
-"""The picture of a graph: well-formed, everything inside of it, no box on another, words inside their boxes."""
+"""The picture of a graph is well-formed: everything is inside, no boxes overlap, words stay inside their boxes."""
 
 import re
 from functools import cache
@@ -109,7 +109,7 @@ def test_what_grows_from_step_to_step_is_said_to():
 
 
 def text_boxes(root):
-    """Each text with an estimate of the rectangle that it takes: its width, and its height with what hangs below."""
+    """Return each text with its estimated rectangle; the height includes descenders and subscripts."""
     found = []
     for text in root.iter(f"{SVG}text"):
         words = "".join(text.itertext()).replace("\u200b", "")

@@ -1,4 +1,4 @@
-"""Where boxes stand: encoder left, decoder right, from the bottom up; no edge crosses a box or a name."""
+"""Graph layout: encoder left, decoder right, from the bottom up; no edge crosses a box or a name."""
 
 import random
 
@@ -51,7 +51,7 @@ def test_edges_cross_no_box_and_no_name_of_a_frame(name):
         arrows += curve.arrow
         for (x1, y1), (x2, y2) in zip(curve.points, curve.points[1:], strict=False):
             for x, y, width, height in solid:
-                # Where an edge goes aside it stays in a gap; otherwise it is upright, or level.
+                # An edge that moves sideways stays in a gap; otherwise it is vertical or horizontal.
                 left, right, top, bottom = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
                 crossed = left < x + width and x < right and top < y + height and y < bottom
                 upright = left == right and x < left < x + width and top < y + height and y < bottom

@@ -1,4 +1,4 @@
-"""The page of an exhibit as a file: what is in it, what can never be in it, and how large it is."""
+"""The page of an exhibit as a file: its contents, what it must never contain, and its size."""
 
 import base64
 import hashlib
@@ -26,13 +26,13 @@ ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhib
 
 
 def embedded(made):
-    """The JSON in a page, read as a browser does: up to the first end of a script."""
+    """Return the JSON in a page as a browser reads it: up to the first script end tag."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script', made.html, re.DOTALL)
     return json.loads(found[1])
 
 
 def weights_in(data, index, exhibit=0):
-    """A view's weights, unpacked by the rule that the page's script follows."""
+    """Unpack a view's weights by the rule in the page's script."""
     levels = np.frombuffer(zlib.decompress(base64.b64decode(data["bytes"])), np.uint8)
     view = data["exhibits"][exhibit]["views"][index]
     shape = (view["heads"], view["n"], view["m"])
@@ -55,11 +55,11 @@ def test_a_page_is_one_file_that_loads_nothing(make):
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    # Nothing outside the numbers points anywhere, save the name of SVG's elements.
+    # No address outside the numbers, except the namespace of SVG.
     rest = made.html.replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//[a-z]+\.|\bsrc=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|WebSocket", rest)
     assert len(re.findall("<script", made.html)) == 2
-    assert not re.search(r"<[^>]+ (on\w+|style)=", rest)  # the policy would refuse them
+    assert not re.search(r"<[^>]+ (on\w+|style)=", rest)  # the content security policy would refuse them
 
 
 @pytest.mark.parametrize("kind", ["script", "style"])
@@ -82,11 +82,11 @@ def test_no_text_can_leave_its_place():
     assert "<" not in raw
     assert raw.isascii()
     assert re.search(r"<title>(.*?)</title>", made.html)[1].startswith("&lt;/title&gt;")
-    made.html.encode("utf-8")  # half a letter among the words does not stop it
+    made.html.encode("utf-8")  # half a surrogate pair among the words raises no error
 
 
 def test_a_large_model_stays_small():
-    """Forty words, six layers, eight heads, three kinds of attention; weights that compress badly."""
+    """The page has forty words, six layers, eight heads and three kinds of attention, and incompressible weights."""
     source, target = (" ".join([*exhibits.GERMAN] * 3).split()[:40], " ".join([*exhibits.ENGLISH] * 3).split()[:40])
     made = page(exhibits.transformer(source, target, links=list(range(40))))
     assert len(embedded(made)["exhibits"][0]["views"]) == 18
@@ -106,7 +106,7 @@ def test_weights_come_back_within_half_a_step(shape, signed):
 
 
 def test_what_is_nothing_stays_nothing():
-    """A masked place is zero on the page, too, and a view of zeros divides by nothing."""
+    """A masked weight is zero on the page, too, and a view of zeros causes no division by zero."""
     weights = torch.rand(2, 5, 5).tril()
     weights[1] = 0
     found = weights_in(embedded(page(with_weights(weights))), 0)
@@ -160,7 +160,7 @@ BAD = exhibits.encoder(["This", "pizza", "is", "bad", "."])
 
 @pytest.mark.parametrize("pair", [(exhibits.transformer(layers=1, heads=2), exhibits.luong()), (NOT_BAD, BAD)])
 def test_two_exhibits_share_a_page(pair):
-    """Of two models, or of two inputs, which may have other words, and more of them."""
+    """The exhibits may have other models or inputs, other words and another number of words."""
     data = embedded(page(pair[0], against=pair[1]))
     assert [(each["kind"], each["title"]) for each in data["exhibits"]] == [(each.kind, each.title) for each in pair]
     for number, each in enumerate(pair):
@@ -177,7 +177,7 @@ def test_a_look_makes_a_page():
     assert np.array(embedded(page(hard))["exhibits"][0]["views"][0]["picked"]).shape == (1, 3)
     s = torch.randn(4, 8)
     plain = embedded(page(Attention(Dot(), weighting=Plain()).look(s, s, s), list("abcd")))
-    assert plain["exhibits"][0]["views"][0]["role"] == "encoder"  # one text, that looks at itself
+    assert plain["exhibits"][0]["views"][0]["role"] == "encoder"  # self-attention over one text
     assert (weights_in(plain, 0)[0] - s @ s.mT).abs().max() < (s @ s.mT).abs().max() / 100
 
 
@@ -199,7 +199,7 @@ def test_the_same_exhibit_gives_the_same_bytes():
 
 def test_every_script_is_in_use():
     there = {each.name for each in resources.files("regard.inspection.draw").joinpath("static").iterdir()}
-    own = {f"{name}.css" for name in ("document", "graph", "report")}  # of other pages, and of a picture
+    own = {f"{name}.css" for name in ("document", "graph", "report")}  # style sheets of other pages, and of a picture
     assert there == {f"{name}.js" for name in SCRIPTS} | {f"{name}.css" for name in STYLES} | own
 
 
@@ -228,7 +228,7 @@ def test_planes_hold_halves(shape):
 
 
 def with_numbers(exhibit, width):
-    """Random q, k and v of that width a head, for every view."""
+    """Add random q, k and v of this head width to every view."""
 
     def numbers(view):
         heads, n, m = view.weights.shape

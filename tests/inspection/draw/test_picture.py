@@ -1,4 +1,4 @@
-"""Pictures of exhibits: what each kind is drawn as, against the numbers it is drawn from."""
+"""Pictures of exhibits: the drawing of each kind agrees with its numbers."""
 
 import itertools
 import re
@@ -31,7 +31,7 @@ def drawn(axes):
 
 
 def names(axes):
-    """The names of an image's rows, and of its columns."""
+    """Return the names of an image's rows, and of its columns."""
     return tuple([each.get_text() for each in labels] for labels in (axes.get_yticklabels(), axes.get_xticklabels()))
 
 
@@ -60,7 +60,7 @@ def test_a_view_is_drawn_with_all_heads_or_one():
 
 
 def overlap(figure, texts):
-    """Whether any two of the texts lie over one another, as they are drawn."""
+    """Whether any two of the drawn texts overlap."""
     boxes = [each.get_window_extent(figure.canvas.get_renderer()) for each in texts]
     return any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
@@ -97,7 +97,7 @@ def test_a_caption_is_a_film_strip():
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == list(exhibit.sides["written"].texts)
     assert (figure.axes[0].images[0].get_array() == exhibit.picture.movedim(0, -1).numpy()).all()
-    veil = figure.axes[1].images[1].get_array()[..., 3]  # of the first word: clear where it looked most
+    veil = figure.axes[1].images[1].get_array()[..., 3]  # of the first word: transparent where its weight is largest
     at = int(veil.argmin())
     assert at == int(exhibit.views[0].weights[0, 0].argmax())
 
@@ -111,8 +111,8 @@ def test_places_and_documents():
     assert said == list(document.sides["source"].texts)
     assert sum(isinstance(patch, Rectangle) for patch in axes.patches) == len(said) + 2 * 6
     shares = exhibits.han().views[1].weights[0, 0]
-    bars = [patch for patch in axes.patches if patch.get_x() == 0.1][1::2]  # each behind its frame
-    assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5).tolist())  # half an inch is 1
+    bars = [patch for patch in axes.patches if patch.get_x() == 0.1][1::2]  # each bar follows its frame
+    assert [bar.get_width() for bar in bars] == pytest.approx((shares * 0.5).tolist())  # 1 is half an inch
 
 
 @pytest.mark.parametrize("make", [exhibits.odd, exhibits.captioner, exhibits.convnet, exhibits.han])
@@ -142,7 +142,7 @@ def test_nothing_to_draw_is_said():
 
 
 def shades(figure):
-    """The colour behind each word."""
+    """Return each word with the colour behind it."""
     texts = (text.get_text() for text in figure.axes[0].texts if text.get_fontsize() == 9.5)
     boxes = (patch for patch in figure.axes[0].patches if str(patch.get_gid()).startswith("shade-"))
     return [(text, patch.get_facecolor()) for text, patch in zip(texts, boxes, strict=True)]
@@ -167,7 +167,7 @@ def test_units_keep_what_is_no_word_where_a_row_is_shown_whole():
     side = Side(("<s>", "▁b", "ad", ".", "</s>"), (None, 0, 0, 0, None), ("bad.",))
     assert units_of(side, 5) == ((None, 0, 0, 1, None), ["bad", "."])
     assert units_of(side, 5, whole=True) == ((0, 1, 1, 2, 3), ["<s>", "bad", ".", "</s>"])
-    alone = replace(side, words=(None,) * 5)  # of pieces that are no words, each is drawn by itself
+    alone = replace(side, words=(None,) * 5)  # pieces without words are drawn one by one
     assert list(units_of(alone, 5)[1]) == list(side.pieces)
 
 
@@ -179,7 +179,7 @@ def looking(*at: int) -> torch.Tensor:
 
 
 def arcs_of(figure: Figure) -> list[tuple[str, str]]:
-    """The colour and the dash of each arc, the tree's first."""
+    """Return the colour and line style of each arc, the tree's first."""
     patches = [patch for patch in figure.axes[0].patches if isinstance(patch, PathPatch)]
     return [(matplotlib.colors.to_hex(patch.get_edgecolor()), patch.get_linestyle()) for patch in patches]
 
@@ -187,7 +187,7 @@ def arcs_of(figure: Figure) -> list[tuple[str, str]]:
 def test_arcs_that_meet_are_full_and_dark():
     figure = draw_dependencies(looking(1, 3, 0, 3), WORDS, HEADS, RELATIONS, "head 1")
     look = matplotlib.colors.to_hex(LOOK)
-    # She at ate, as in the tree; ate at pizza, against the tree's arc; the at She, which is in no tree.
+    # She attends to ate, as in the tree; ate to pizza, against the tree's arc; the to She, which no tree has.
     tree, below = arcs_of(figure)[:3], arcs_of(figure)[3:]
     assert [colour for colour, _ in tree] == [INK, FAINT, INK]
     assert [colour for colour, _ in below] == [look] * 3
@@ -195,7 +195,7 @@ def test_arcs_that_meet_are_full_and_dark():
     written = [text.get_text() for text in figure.axes[0].texts]
     assert sorted(written) == sorted([*WORDS, "nsubj", "det", "obj", "root"])
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == list(WORDS)
-    assert len([line for line in figure.axes[0].lines if line.get_markersize() == 4]) == 1  # pizza, at itself
+    assert len([line for line in figure.axes[0].lines if line.get_markersize() == 4]) == 1  # pizza attends to itself
     np.testing.assert_allclose(figure.axes[1].images[0].get_array(), looking(1, 3, 0, 3).numpy())
     assert svg(figure) == svg(draw_dependencies(looking(1, 3, 0, 3), WORDS, HEADS, RELATIONS, "head 1"))
 
@@ -234,7 +234,7 @@ def weights(*shape):
 
 def test_one_matrix_has_its_words_and_its_numbers():
     given = weights(5, 4)
-    axes, _ = heatmap(given, SOURCE, TARGET, title="additive").axes  # and the bar of its colours
+    axes, _ = heatmap(given, SOURCE, TARGET, title="additive").axes  # and the colour bar
     assert names(axes) == (TARGET, SOURCE)
     assert torch.equal(torch.tensor(axes.images[0].get_array()), given.double())
     written = {(round(t.get_position()[1]), round(t.get_position()[0])): float(t.get_text()) for t in axes.texts}
@@ -244,7 +244,7 @@ def test_one_matrix_has_its_words_and_its_numbers():
 
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_a_picture_is_drawn_once_and_cut_as_if_it_were_drawn_twice(kind, tmp_path, monkeypatch):
-    """As matplotlib does it, which draws for the measures first; with words that stand out of their axes."""
+    """Match matplotlib's own result, which draws once to measure; some texts stand outside their axes."""
 
     def write(name):
         curves, (axes,) = plot.panels(1, titles=["a title that is much longer than the panel below it"], width=2)
@@ -265,7 +265,7 @@ def test_a_picture_is_drawn_once_and_cut_as_if_it_were_drawn_twice(kind, tmp_pat
 
 
 def test_a_word_without_end_leaves_room_for_the_picture():
-    """Without a warning of matplotlib's that nothing is left to be drawn in."""
+    """matplotlib does not warn that no room is left for the axes."""
     figure = heatmap(weights(5, 4), ["x" * 2000, *SOURCE[1:]], ["y" * 2000, *TARGET[1:]])
     assert "yesterday" in svg(figure)
     assert "x" * 100 not in svg(figure)
@@ -383,7 +383,7 @@ def test_bars_of_a_long_sentence():
     source = ["A", "man", "in", "a", "blue", "shirt", "rides", "one", "brown", "horse"]
     source += ["along", "the", "beautiful", "sea", "."]
     target = [*map("Wort{}".format, range(14)), "Donaudampfschifffahrtsgesellschaft"]
-    header, *rows = bars(torch.eye(15), source, target, width=100).splitlines()  # one line of words above
+    header, *rows = bars(torch.eye(15), source, target, width=100).splitlines()  # one line of words above the bars
     assert header.split() == source
     for index, row in enumerate(rows[:14]):
         assert row.split() == [target[index], "█" * max(2, len(source[index]))]
@@ -393,7 +393,7 @@ def test_bars_of_a_long_sentence():
         text = bars(torch.eye(40), [f"wort{index}" for index in range(40)], width=width)
         lines = text.splitlines()[:-1]
         assert max(map(len, lines)) <= width
-        assert sum("█" in line for line in lines) == 40  # every column is somewhere, each once
+        assert sum("█" in line for line in lines) == 40  # every column appears, each once
         assert all(re.search(rf"\bwort{index}\b", text) for index in range(40))
 
 

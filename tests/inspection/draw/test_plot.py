@@ -1,4 +1,4 @@
-"""The plot of a score by length."""
+"""Plots: curves, the score by length, colour scales, and pages."""
 
 import re
 
@@ -43,7 +43,7 @@ def test_every_range_its_sentences_and_the_score_over_all_are_there():
         assert text in words, text
     (axes,) = figure.axes
     joined = axes.lines[-1]
-    assert joined.get_ydata().tolist() == [40.5, 33.3]  # what three sentences say is not joined to the rest
+    assert joined.get_ydata().tolist() == [40.5, 33.3]  # no line joins a point of only three sentences to the rest
     assert axes.get_ylim()[0] == 0
     one = svg(draw_lengths(Lengths("BLEU", "characters", buckets[1:2], 0.0), "A title"))
     assert "A title" in one
@@ -51,7 +51,7 @@ def test_every_range_its_sentences_and_the_score_over_all_are_there():
 
 
 def lightness(colour):
-    """CIE L* of a colour."""
+    """Return the lightness L* (CIE) of a colour."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
     y = sum(part * each for part, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
     return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
@@ -68,7 +68,7 @@ def limits(figure):
 def test_lightness_falls_in_equal_steps():
     steps = torch.tensor([lightness(SEQUENTIAL(k / 20)) for k in range(21)]).diff()
     assert_close(steps, steps.mean().expand_as(steps), atol=0.6, rtol=0)
-    assert lightness(SEQUENTIAL(0.0)) - lightness(SEQUENTIAL(0.28)) > 15  # seen beside white
+    assert lightness(SEQUENTIAL(0.0)) - lightness(SEQUENTIAL(0.28)) > 15  # visible beside white
     assert lightness(DIVERGING(0.5)) == pytest.approx(100, abs=0.5)
 
 
@@ -108,7 +108,7 @@ def test_pictures_of_exhibits_have_bars():
 
 
 def test_the_same_weight_is_as_bright_in_every_caption():
-    """However large the others of its map are; with stretch the largest is the brightest."""
+    """The other weights of a map do not matter; with `stretch` the largest weight is brightest."""
     exhibit = exhibits.captioner()
 
     def veils(scale, **options):

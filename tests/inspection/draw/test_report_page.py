@@ -1,4 +1,4 @@
-"""A run's report: whole for every kind of run and for half of one, true to its records, harmless whatever they hold."""
+"""A run's report: complete for any run, even an unfinished one; true to the records; safe whatever they contain."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def translation(folder, validations=4):
 
 
 def record_samples(folder, *samples):
-    """A validation of these sources, references and outputs."""
+    """Record a validation with these sources, references and outputs."""
     rows = [dict(zip(("source", "reference", "output"), sample, strict=True)) for sample in samples]
     (folder / "metrics.jsonl").write_text(json.dumps({"kind": "valid", "step": 1, "samples": rows}) + "\n")
 
@@ -133,7 +133,7 @@ def test_nothing_given_can_break_the_page(tmp_path):
     words = EVIL.split()
     seen = LookPicture(heatmap(torch.ones(len(words), len(words)), words, words), EVIL, EVIL)
     page = write(folder, data=EVIL, look=seen, signature=[(EVIL, EVIL)], commands=[(EVIL, EVIL)])
-    text = read(page.read_text())  # no element, no attribute, no address of theirs
+    text = read(page.read_text())  # no element, attribute or address from the records
     assert text.count("<script>alert('x')</script>") >= 8
 
 
@@ -149,7 +149,7 @@ def test_an_earlier_report_stays_until_the_new_one_is_whole(tmp_path):
     with pytest.raises(AttributeError):
         write(tmp_path, data="second", look="no such thing")
     assert page.read_bytes() == before
-    assert write(tmp_path, data="first").read_bytes() == before  # and the same run gives the same page
+    assert write(tmp_path, data="first").read_bytes() == before  # the same run gives the same page
 
 
 def test_a_photograph_keeps_its_colours_on_dark_paper(tmp_path):

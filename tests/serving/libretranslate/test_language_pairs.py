@@ -1,4 +1,4 @@
-"""Pairs of languages: which model serves one, what a code means, and in which language a text is."""
+"""Language pairs: which model serves a pair, the meaning of a code, and the language of a text."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ def test_every_code_is_of_two_or_three_letters_and_every_name_is_one():
 
 
 def model(name, source, targets, folder=STORED, tags=(), translates=True, many=()):
-    """What a table asks of a model that is served."""
+    """Return a model with the attributes that the table of pairs reads."""
     corpora = [{"source": "a.x", "target": "b.x", "tag": tag} for tag in tags]
     data = parse(DataSettings, {"corpora": corpora})
     run = SimpleNamespace(folder=folder, settings=SimpleNamespace(data=data))
@@ -46,7 +46,7 @@ def model(name, source, targets, folder=STORED, tags=(), translates=True, many=(
 
 @pytest.fixture
 def profiled(tmp_path):
-    """A folder with the profiles of English and of German."""
+    """Create a folder with language profiles of English and German."""
     examples = list(generate("phrasebook", 300))
     english, german = (
         run_languages.LanguageProfile.of([getattr(each, side) for each in examples]) for side in ("source", "target")
@@ -84,7 +84,7 @@ def test_what_a_code_means():
         assert table.find_code(given) == code
     both = LanguageTable([model("a", "en", ["pt_BR", "pt"])])
     assert [both.find_code(given) for given in ("PT-br", "pt")] == ["pt_BR", "pt"]
-    for given in ("zh", "fr", "", "e", "auto"):  # two of them, or none
+    for given in ("zh", "fr", "", "e", "auto"):  # two models match, or none
         assert table.find_code(given) is None
 
 
@@ -114,7 +114,7 @@ def test_the_source_that_is_detected_can_be_translated(profiled):
     table = LanguageTable([model("a", "en", ["de"], profiled), model("b", "nl", ["fr"])])
     assert table.detect_source("Where do you live now?", "de")[0] == "en"
     code, confidence = table.detect_source("Wo wohnst du denn, mein Freund?", "de")
-    assert (code, confidence > 50) == ("de", True)  # it is there already
-    # Into French only Dutch is translated, of which nothing is known.
+    assert (code, confidence > 50) == ("de", True)  # the text is in the target language already
+    # Only a Dutch model translates into French, and it has no profile.
     assert table.detect_source("Where do you live now?", "fr") == ("nl", 0.0)
     assert table.detect_source("", "de") == ("en", 0.0)

@@ -1,4 +1,4 @@
-"""HTML: blocks are translated whole, tags are carried along, and everything else stays as it was."""
+"""HTML: blocks are translated as a whole with their tags, and everything else stays unchanged."""
 
 import html
 import random
@@ -23,9 +23,9 @@ def kinds(text):
     [
         ("<a b='>'>x</a>", [("start", "a"), ("text", "x"), ("end", "a")]),
         ("<a b=\"'\" c='\">'>x", [("start", "a"), ("text", "x")]),
-        ("<p x=a=\"'>y", [("start", "p"), ("text", "y")]),  # a value without quotes has them inside
+        ("<p x=a=\"'>y", [("start", "p"), ("text", "y")]),  # in a value without quotes they are characters
         ("<p x=a=\"' title=\">y", [("tail", "<p x=a=\"' title=\">y")]),
-        ("<a =\">\">", [("start", "a"), ("text", '">')]),  # = begins a name here
+        ("<a =\">\">", [("start", "a"), ("text", '">')]),  # the name begins with =
         ("<a/b='>'/>x", [("start", "a"), ("text", "x")]),
         ("<A\fB>", [("start", "a")]),
         ("a < b <3 <", [("text", "a < b <3 <")]),
@@ -34,7 +34,7 @@ def kinds(text):
         ("<!-->x<!--->y<!--a--!>z", [("point", "<!-->"), ("text", "x"), ("point", "<!--->"), ("text", "y"),
                                      ("point", "<!--a--!>"), ("text", "z")]),
         ("x<!-- <b>", [("text", "x"), ("tail", "<!-- <b>")]),
-        ("<![CDATA[<b>]]>", [("block", "<![CDATA[<b>"), ("text", "]]>")]),  # there is no such section in HTML
+        ("<![CDATA[<b>]]>", [("block", "<![CDATA[<b>"), ("text", "]]>")]),  # HTML has no such section
         ("</ b></>", [("block", "</ b>"), ("block", "</>")]),
         ("<title><b></title>", [("start", "title"), ("text", "<b>"), ("end", "title")]),
         ("<textarea></textareas></TEXTAREA >", [("start", "textarea"), ("text", "</textareas>"), ("end", "textarea")]),
@@ -80,7 +80,7 @@ def seconds(text):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_time_is_linear(unit):
-    """Ten times the length takes no more than thirty times as long; a square would be a hundred."""
+    """Ten times the length takes at most thirty times as long; quadratic time would be a hundred."""
     short, long = (unit * (size // len(unit)) for size in (20_000, 200_000))
     least = min(seconds(short) for _ in range(3))
     assert min(seconds(long) for _ in range(2)) < 30 * max(least, 0.002)
@@ -94,7 +94,7 @@ def test_random_pieces_are_all_there():
 
 
 class Reader(HTMLParser):
-    """Another reader of HTML: the tags with their attributes, the text, and whether every end has its beginning."""
+    """An independent reader of HTML: tags with attributes, the text, and whether start and end tags match."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -139,7 +139,7 @@ def backwards(text, number):
 
 
 def longer(text, number):
-    """Each word twice, its links in disorder, and characters that are markup elsewhere."""
+    """Return each word twice, with random links, and markup characters."""
     words = [each for word in text.split() for each in (word.upper(), f"<{word}>&amp;")]
     rng = random.Random(number)
     return " ".join(words), [(rng.randrange(len(words)), rng.randrange(len(words))) for _ in words]
@@ -162,19 +162,19 @@ def render(document, translator):
 
 
 def letters(parts):
-    """The characters of texts, without spaces, in any order."""
+    """Count the characters of texts, without spaces."""
     return Counter(c for part in parts for c in part if not c.isspace())
 
 
 def stay_texts(document):
-    """The text of what is not translated, by the other reader."""
+    """Return the untranslated text, from the independent reader."""
     whole = "".join(part for part in document.parts if isinstance(part, str))
     points = "".join(raw for part in document.parts if isinstance(part, Segment) for raw in point_texts(part.nodes))
     return [*Reader(whole).text, *Reader(points).text]
 
 
 def join_whole(text):
-    """All tokens of a text, with what stays as one, joined again."""
+    """Return all tokens of a text, joined again after untranslated parts have become one token each."""
     tokens = tokenise(text)
     return "".join(token.raw for _, token in keep_whole(tokens, match_elements(tokens)[0]))
 
@@ -190,7 +190,7 @@ def point_texts(nodes):
 @pytest.mark.parametrize("translator", TRANSLATORS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=range(len(FRAGMENTS)))
 def test_fragments(fragment, translator):
-    """The same tags with the same attributes, nested as well as before, all of the text, and no markup made of it."""
+    """Translation keeps tags, attributes, nesting and all of the text, and makes no new markup."""
     document = parse_html(fragment)
     result, translations = render(document, translator)
     before, after = Reader(fragment), Reader(result)
@@ -203,7 +203,7 @@ def test_fragments(fragment, translator):
 
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=range(len(FRAGMENTS)))
 def test_what_is_not_changed_is_the_same(fragment):
-    """With texts as they are, another reader finds the same tags in the same order, around the same text."""
+    """If the texts stay the same, the independent reader finds the same tags in order, around the same text."""
     document = parse_html(fragment)
     before, after = Reader(fragment), Reader(render(document, same)[0])
     if before.well_formed:
@@ -289,7 +289,7 @@ def test_texts_without_words_stay():
 @settings(max_examples=200, deadline=None)
 @given(st.text("<>/!-=\"' abp&;?[]\n", max_size=60))
 def test_any_text_is_read_and_written(text):
-    """Nothing fails, and whatever is no text stays as it was."""
+    """Nothing fails, and everything except the text stays unchanged."""
     document = parse_html(text)
     result, _ = render(document, same)
     assert join_whole(text) == text

@@ -48,14 +48,14 @@ def process(runs, tmp_path_factory):
 
 
 def ask(server, **fields):
-    """The answer to a request that must be answered."""
+    """Send a request, check that it succeeds, and return the answer."""
     answer = server.post("/translate", {"source": "en", "target": "de", **fields})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def refused(answer, status, *words):
-    """An error in LibreTranslate's form."""
+    """Check that an error has LibreTranslate's form, and return its message."""
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"]
     for word in words:
@@ -64,7 +64,7 @@ def refused(answer, status, *words):
 
 
 def usual(server, *texts, **fields):
-    """What /v1/translate says."""
+    """Return the translations of /v1/translate."""
     return [each["text"] for each in server.results("/v1/translate", {"texts": texts, **fields})]
 
 
@@ -147,7 +147,7 @@ def test_forms_that_other_clients_send(server):
         {"params": fields},
         {"params": {"source": "en", "target": "de"}, "data": {"q": fields["q"]}},
         {"files": {name: (None, value) for name, value in fields.items()}},
-        {"content": json.dumps(fields).encode()},  # without a type
+        {"content": json.dumps(fields).encode()},  # without a content type
         {"content": json.dumps(fields).encode(), "headers": {"content-type": "text/plain;charset=UTF-8"}},
         {"content": json.dumps(fields).encode(), "headers": {"content-type": "application/json; charset=utf-8"}},
         {"json": {**fields, "source": "EN", "target": "de-AT"}},
@@ -168,7 +168,7 @@ def test_the_language_of_a_text_is_detected(server):
     assert answer["translatedText"] == usual(server, text)[0]
     assert answer["detectedLanguage"]["language"] == "en"
     assert 50 < answer["detectedLanguage"]["confidence"] <= 100
-    # What is in the target language already stays as it is.
+    # Text in the target language stays as it is.
     answer = ask(server, q=[text, "Wo wohnst du denn, mein Freund?", ""], source="auto")
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "de", "en"]
     assert answer["translatedText"][1] == "Wo wohnst du denn, mein Freund?"
@@ -242,7 +242,7 @@ def test_wrong_methods_and_paths(server):
         method = "get" if path in ("/translate", "/translate_file", "/detect", "/suggest") else "post"
         refused(getattr(server, method)(path), 405)
     refused(server.get("/download_file/none"), 404, "no such file")
-    assert "code" in server.get("/none").json()["error"]  # which is none of its paths
+    assert "code" in server.get("/none").json()["error"]  # not a path of LibreTranslate
     refused(server.post("/suggest", {"q": "x", "s": "y", "source": "en", "target": "de"}), 403, "disabled")
 
 
@@ -264,7 +264,7 @@ def test_a_block_is_translated_whole(server):
 
 
 def test_a_long_page_is_aligned_in_parts_and_others_are_served_between(server, monkeypatch):
-    """Its tags are where they are in short pages; a worker is never called for more than a few sentences."""
+    """Tags are placed as in short pages; each call of a worker takes only a few sentences."""
     blocks = ["<p>The <b>dog</b> sleeps.</p>", "<p>Where do <i>you</i> live?</p>"]
     apart = ask(server, q=blocks, format="html")["translatedText"]
     sizes, call = [], ServedModel.call
@@ -294,7 +294,7 @@ def test_a_model_without_attention_places_tags_in_proportion(runs):
         assert answer.count("<b>") == answer.count("</b>") == 1
 
 
-# ---- several models, tags, models that say nothing
+# ---- several models, tags, models without output
 
 
 def test_tags_stand_before_every_sentence(runs):
@@ -382,7 +382,7 @@ def test_files_of_text_html_and_subtitles(server):
     assert re.findall(r"^(?:\d+|.*-->.*)$", found, re.MULTILINE) == re.findall(r"^(?:\d+|.*-->.*)$", SRT, re.MULTILINE)
     assert found.splitlines()[2] == one
     assert re.sub("<[^>]*>", "", " ".join(found.splitlines()[6:8])) == two
-    # What is in the target language already comes back as it is.
+    # Text in the target language comes back as it is.
     assert fetch_file(server, send_file(server, "x.txt", text.encode(), target="en")).text == text
 
 
@@ -461,7 +461,7 @@ def test_the_log_holds_no_texts_and_no_keys(process):
     assert "second" not in process.stderr.replace("seconds", "")
 
 
-# ---- the description of the routes: valid, complete, and true of what is answered
+# ---- the OpenAPI document of the routes: valid, complete, and true of the answers
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Where tags go: the same tags, properly nested, around the words that theirs have become, whatever the links are."""
+"""Placement of tags: all tags, properly nested, around the translations of their words, whatever the links are."""
 
 import html
 import re
@@ -15,7 +15,7 @@ TAGS = re.compile(r"<[^<>]*>")
 
 
 def element(name, source, text, *children):
-    """An element around the first place of a text in the source."""
+    """Return an element around the first occurrence of a text in the source."""
     first = source.index(text)
     return Element(f"<{name}>", f"</{name}>", first, first + len(text), children)
 
@@ -29,7 +29,7 @@ def test_a_tag_follows_its_word():
     links = [(0, 0), (1, 1), (1, 4), (2, 3), (3, 2)]
     assert place(source, target, links, element("b", source, "pizza")) == "Ich habe gestern <b>Pizza</b> gegessen"
     assert place(source, target, links, element("b", source, "yesterday")) == "Ich habe <b>gestern</b> Pizza gegessen"
-    # Of two words that are apart one run is chosen, with nothing foreign in it.
+    # Of two separate words, one run without foreign words is chosen.
     assert place(source, target, links, element("b", source, "ate")) == "Ich <b>habe</b> gestern Pizza gegessen"
     both = element("a", source, "pizza yesterday", element("i", source, "yesterday"))
     assert place(source, target, links, both) == "Ich habe <a><i>gestern</i> Pizza</a> gegessen"
@@ -55,13 +55,13 @@ def test_a_part_of_a_word_stays_a_part_of_the_same_word():
     two, four = element("sub", source, "2"), element("sub", source, "4")
     expected = "Es brennt H<sub>2</sub>SO<sub>4</sub>"
     assert place(source, target, [(0, 2), (1, 1)], two, four) == expected
-    # Of another word it takes all.
+    # In a different word, the tag takes the whole word.
     assert place("unseen things", "nie Gesehenes", [(0, 1)], Element("<b>", "</b>", 0, 2)) == "nie <b>Gesehenes</b>"
 
 
 def test_points_stay_beside_their_words():
     source, target, links = "see this picture now", "jetzt dieses Bild sehen", [(0, 3), (1, 1), (2, 2), (3, 0)]
-    image = Point("<img>", len("see this"), before=True)  # glued to "picture"
+    image = Point("<img>", len("see this"), before=True)  # attached to "picture"
     assert place(source, target, links, image) == "jetzt dieses <img>Bild sehen"
     image = Point("<img>", len("see this picture"), after=True)
     assert place(source, target, links, image) == "jetzt dieses Bild<img> sehen"
@@ -98,7 +98,7 @@ def test_links_that_lead_nowhere_are_left_out():
 
 @st.composite
 def draw_nodes(draw, first, last, depth, counter):
-    """Nodes between two characters of the source, in order."""
+    """Draw nodes between two characters of the source, in order."""
     nodes, at = [], first
     while at <= last and draw(st.booleans()):
         at = draw(st.integers(at, last))
@@ -130,7 +130,7 @@ def list_tags(nodes):
 
 
 def check_nesting(text):
-    """Read a result with another program's eyes: every end tag ends what was opened last."""
+    """Check independently that every end tag closes the last open element."""
     stack = []
     for tag in TAGS.findall(text):
         if tag.startswith("</"):
@@ -141,7 +141,7 @@ def check_nesting(text):
 
 
 def parents(text):
-    """The element that each tag stands in."""
+    """Return each tag's parent element."""
     stack, found = [""], {}
     for tag in TAGS.findall(text):
         if tag.startswith("</"):
@@ -161,7 +161,7 @@ def test_the_same_tags_properly_nested_and_all_of_the_text(case):
     assert Counter(TAGS.findall(result)) == Counter(list_tags(nodes))
     check_nesting(result)
     assert "".join(html.unescape(TAGS.sub("", result)).split()) == "".join(target.split())
-    # Words stay apart as they were: spaces are only added, beside points.
+    # Words stay separate: spaces are only added, beside points.
     assert html.unescape(TAGS.sub("", result)).split() == target.split() or any("<p" in tag for tag in list_tags(nodes))
     expected = {}
 
@@ -177,7 +177,7 @@ def test_the_same_tags_properly_nested_and_all_of_the_text(case):
 
 @pytest.mark.parametrize("kind", ["elements", "points", "nested"])
 def test_many_tags_take_little_time(kind):
-    """Five thousand words with a tag at each: nothing is quadratic in Python's own loops."""
+    """Five thousand words with one tag each: no Python loop takes quadratic time."""
     count = 5_000
     words = [f"w{number}" for number in range(count)]
     source = " ".join(words)

@@ -1,4 +1,4 @@
-"""Files to translate: what they are is in their names, and what cannot be read is refused in a sentence."""
+"""Files to translate: the suffix gives the format, and one sentence refuses an unreadable file."""
 
 import re
 
