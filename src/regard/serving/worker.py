@@ -357,17 +357,20 @@ class ProcessWorker(Worker):
 
     def start_process(self) -> Connection:
         """Start the process, and tell it what to open."""
-        connection, other = Pipe()
-        command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the process inherits the mask
-        try:
-            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            other.close()
-        connection.send((torch.get_num_threads(), log.getEffectiveLevel(), os.getpid()))
-        connection.send((self.name, self.device, self.open_run, self.settings))
-        return connection
+        if sys.platform == "win32":
+            raise WorkerError("workers: a process given, expected a thread: Windows has no such pipes")
+        else:
+            connection, other = Pipe()
+            command = [sys.executable, "-c", PROGRAM, str(other.fileno()), json.dumps(sys.path)]
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the process inherits the mask
+            try:
+                self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                other.close()
+            connection.send((torch.get_num_threads(), log.getEffectiveLevel(), os.getpid()))
+            connection.send((self.name, self.device, self.open_run, self.settings))
+            return connection
 
     # ---- the sending thread
 

@@ -54,6 +54,8 @@ def kinds(text):
         ("<noscript><p title='</noscript><img>'>", [("tail", "<noscript><p title='</noscript><img>'>")]),
         ("<noscript><p>x</noscript>y", [("block", "noscript"), ("text", "y")]),
         ("<noscript><select></noscript><title><b>", [("tail", "<noscript><select></noscript><title><b>")]),
+        ("<noscript><em></noscript>x", [("tail", "<noscript><em></noscript>x")]),
+        ("<noscript><a href=x>y</a></noscript>z", [("block", "noscript"), ("text", "z")]),
         ("<select><style>x</style>", [("start", "select"), ("tail", "<style>x</style>")]),
         ("<plaintext><b>", [("tail", "<plaintext><b>")]),
     ],

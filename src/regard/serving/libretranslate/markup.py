@@ -192,6 +192,9 @@ class Tokenizer:
         inner = tokenise(self.text[start : tag.start()]) if tag is not None else []
         if tag is None or any(each.kind == "tail" or each.name in ("select", "template") for each in inner):
             return False  # an element opened in it may stay open
+        started, ended = (sorted(each.name for each in inner if each.kind == kind) for kind in ("start", "end"))
+        if any(started.count(name) != ended.count(name) for name in FORMATTING):
+            return False  # the standard reopens it in the text behind
         self.add("block", tag.end(), "noscript")
         return True
 
